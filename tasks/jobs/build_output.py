@@ -1,7 +1,7 @@
 """Summarize a line of build output for the progress display, such as the file of a step.
 
-PyTorch's setup.py makes Ninja show whole commands, and compiler commands are 3 kB long. Most lines
-of pip, setuptools and CMake have no summary: the last would stay until the first file is compiled.
+PyTorch's setup.py makes Ninja print whole commands, and compiler commands are 3 kB long. Most lines
+of pip, setuptools and CMake get no summary, so that the progress display does not show them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import re
 
 from tasks.core.ninja_progress import parse_ninja_step
 
-_PERCENT = re.compile(r"\[\s*\d+%\]\s*")  # of CMake's Makefile generator
+_PERCENT = re.compile(r"\[\s*\d+%\]\s*")  # printed by CMake's Makefile generator
 _NAME = r"(\"[^\"]+\"|'[^']+'|\S+)"
-_INPUT = re.compile(rf"(?<=\s)[-/](?:c\s+|T[cp]\s*)(?={_NAME})")  # of cl: /Tpx.cpp
+_INPUT = re.compile(rf"(?<=\s)[-/](?:c\s+|T[cp]\s*)(?={_NAME})")  # cl also writes /Tpx.cpp
 _OUTPUT = re.compile(rf"\s(?:-o\s+|/(?:out|OUT):){_NAME}")
 _ARCHIVE = re.compile(r"\s(\S+\.(?:a|lib))(?=\s|$)")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".m", ".mm", ".s", ".S", ".asm", ".rc")
 _WARNING = re.compile(r"(?:^|[:)] )(?:[Cc]ommand line )?warning(?: [#A-Z]+\d[\w-]*)? ?:")
 _MAX_LENGTH = 200  # characters
-# Summaries of lines that are neither a step nor a compiler command; the first match is used
+# Summaries of lines that are neither a step nor a compiler command; the first match applies
 _PHRASES = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
@@ -27,10 +27,10 @@ _PHRASES = tuple(
         (r"-- (?:Configuring|Generating) done", "configured"),
         (r"-- Build files have been written", "compiling"),
         (r"-- (?:Install configuration|Installing|Up-to-date|Set non-toolchain)", "installing"),
-        (r"building '(\S+)' extension", r"compiling \1"),  # setuptools
+        (r"building '(\S+)' extension", r"compiling \1"),  # printed by setuptools
         (r"[Aa]dding '(?:\S*/)?(\S+)'$", r"adding \1"),
         (r"[Cc]opying (?:\S*/)?(\S+) (?:->|to|from) ", r"copying \1"),
-        (r"\*\*\* Configuring CMake", "configuring"),  # scikit-build-core
+        (r"\*\*\* Configuring CMake", "configuring"),  # printed by scikit-build-core
         (r"\*\*\* Building project", "compiling"),
         (r"\*\*\* Installing project", "installing"),
         (r"\*\*\* Making wheel", "building the wheel"),
@@ -50,13 +50,13 @@ def is_warning(line: str) -> bool:
 def summarize_line(line: str) -> str:
     """Return a short summary of a line, "" if the line is not worth showing.
 
-    `x.cpp` for a compiler command, `libc10.so` for a linker command, `cmake -E copy` for a step.
+    Examples: `x.cpp` for a compiler, `libc10.so` for a linker, `cmake -E copy` for other commands.
     """
     text = line.strip()
     step, percent = parse_ninja_step(text), _PERCENT.match(text)
     if step or percent:
         command = step.text if step else _PERCENT.sub("", text, count=1)
-        last_word = command.rpartition(" ")[2]  # of CMake's "Building CXX object x.cpp.o"
+        last_word = command.rpartition(" ")[2]  # as in "Building CXX object x.cpp.o"
         is_file = _is_path(last_word) or "." in last_word.strip(".")
         description = _extract_base_name(last_word) if is_file else command
         summary = _find_file_name(command) or _find_program_name(command) or description
@@ -68,7 +68,7 @@ def summarize_line(line: str) -> str:
 
 
 def _find_file_name(command: str) -> str:
-    """Return the source or output of a compiler, linker or archiver; "" for other programs."""
+    """Return the source or output in a compiler, linker or archiver command, "" for others."""
     for name in map(_extract_base_name, _INPUT.findall(command)):
         if name.endswith(_SOURCES):
             return name
@@ -91,7 +91,7 @@ def _find_program_name(command: str) -> str:
     if _extract_base_name(program).startswith("python"):
         names = (word.removeprefix("-m") for word in arguments)
         return _extract_base_name(next((n for n in names if n and n[0] != "-"), program))
-    subcommand = arguments[:2] if arguments[:1] == ["-E"] else []  # of `cmake -E copy`
+    subcommand = arguments[:2] if arguments[:1] == ["-E"] else []  # as in `cmake -E copy`
     return " ".join([_extract_base_name(program), *subcommand])
 
 

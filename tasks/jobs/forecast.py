@@ -1,8 +1,8 @@
 """Estimate the remaining time of a build from the recorded cost of each output.
 
-Work is counted in the seconds that an output took last time. The speed is the work finished per
-second since the build began; cores, throttling and available memory all affect it. The estimate is
-the remaining work divided by the speed. An output without a record costs the median of its kind.
+The cost of an output is the number of seconds that it took in an earlier build. The speed is the
+cost of the finished outputs per second since the build began. The estimate is the cost of the
+remaining outputs divided by the speed. An output without a record costs the median of its kind.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from statistics import median
 
 from tasks.core.ninja_progress import find_step_output
 
-_KNOWN_SHARE = 0.5  # share of the work that must have a recorded cost
+_KNOWN_SHARE = 0.5  # minimum share of the work with a recorded cost
 _STARTED_SHARE = 0.03  # share of the work after which the speed is meaningful
 
 
 @dataclass
 class Forecast:
-    """The estimate of the remaining time of one build.
+    """The remaining work of one build, from which its remaining time is estimated.
 
-    `planned` are the outputs to build, `costs` the seconds by output from earlier builds.
+    `planned` are the outputs to build. `costs` maps outputs to their seconds in earlier builds.
     """
 
     planned: Iterable[str]
@@ -48,9 +48,9 @@ class Forecast:
         self._known = bool(known_costs) and sum(known_costs.values()) >= _KNOWN_SHARE * self._total
 
     def finish_step(self, line: str, now: float) -> None:
-        """Record a line that Ninja prints after a step; `now` is in seconds of a monotonic clock.
+        """Record the output in a line of Ninja; `now` is in seconds of a monotonic clock.
 
-        Work before the first known output (code generation) does not count towards the speed.
+        The measured time begins with the first planned output: code generation does not count.
         """
         cost = self._remaining.pop(find_step_output(line), None)
         if cost is None:
@@ -60,7 +60,7 @@ class Forecast:
         self._done += cost
 
     def estimate_remaining(self, now: float) -> float | None:
-        """Return the remaining seconds, None if no estimate is possible."""
+        """Return the remaining seconds, None if too little is recorded or finished."""
         if self._began is None or not self._known or self._done < _STARTED_SHARE * self._total:
             return None
         elapsed = now - self._began
@@ -68,6 +68,6 @@ class Forecast:
 
 
 def _parse_output_kind(output: str) -> str:
-    """Return `.cu.o`, `.cpp.o` or `.so`: outputs of one kind cost about the same."""
+    """Return the kind of an output (`.cu.o`, `.so`); outputs of one kind have similar costs."""
     name = output.replace("\\", "/").rpartition("/")[2]
     return "".join(f".{part}" for part in name.split(".")[1:][-2:])

@@ -1,45 +1,45 @@
-"""Decide from memory how many jobs may run at once and which are paused.
+"""Decide from the available memory how many jobs may run at once and which are paused.
 
-Each running job is expected to grow to its forecast: its peak in the last build. If no peak is
-recorded, the forecast is the 90 % quantile of its kind. If the job is past its forecast, the
-forecast is a multiple of its peak. The margin and the possible overshoot of the largest job without
-a record are subtracted as well. The rest of the available memory is free for new jobs:
+Each running job has a memory forecast: its peak in the last build. If no peak is recorded, the
+forecast is the 90 % quantile of the job's kind. If the job has exceeded the forecast, the forecast
+is a multiple of the job's peak so far. A margin and the possible overshoot of the largest job
+without a record are also reserved. The rest of the available memory is free for new jobs:
 
     free = available − margin − overshoot − Σ (forecast − resident)
     jobs = running + idle + ⌊(free − idle × typical) / typical⌋
 
-When a job ends, Ninja starts the next one before the governor can inspect it, even if it needs
-twenty times as much memory. A job that turns out not to fit is therefore paused at its start, while
-it holds little. It continues when there is enough memory: the oldest first, and at least one job
+When a job ends, Ninja starts the next job before the governor can inspect it. The next job may need
+twenty times as much memory. A job that does not fit is therefore paused at its start, while it uses
+little memory. Paused jobs continue when there is enough memory, the oldest first. At least one job
 always runs.
 
 With distributed compilation there are more jobs than local cores, and Ninja chooses their order.
-Jobs that must run locally (nvcc, links) are paused if there are more than `local` of them. Each of
-these allows one more job, which may be a remote one.
+If more than `local` jobs must run on this machine (nvcc, links), the excess jobs are paused. Each
+job paused for this reason allows one more job, which may be a remote one.
 """
 
 from __future__ import annotations
 
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job, JobKind
 
-# Share of the limit that is kept free, and its minimum in MiB: for growth between two samples and
-# for wrong forecasts
+# The margin: the share of the memory limit to keep free, and its minimum in MiB. It covers growth
+# between two samples and wrong forecasts
 _MARGIN = (0.05, 128)
-_MIN_SAMPLES = 5  # finished jobs of a kind before their peaks are used
+_MIN_SAMPLES = 5  # finished jobs of a kind that are needed to use their peaks
 _DEFAULT: dict[JobKind, int] = {
-    "c++": 1024,  # 24 of ATen's objects, measured: killed with -j 8 at 2 GiB, fine with -j 2 at 1.5
+    "c++": 1024,  # measured with 24 objects of ATen: killed with -j 8 in 2 GiB, not -j 2 in 1.5
     "cuda": 4608,  # flash-attention's kernels: 4.5 to 5.3 GB each
-    "other": 1024,  # links of a debug build take more, and are few
-    "remote": 128,  # preprocessing c10 takes 18 MiB; the source that is sent has a few MiB
+    "other": 1024,  # the few links of a debug build need more
+    "remote": 128,  # preprocessing c10 needs 18 MiB; the source to send has a few MiB
 }
-_LIKELY, _TYPICAL = 0.9, 0.5  # quantiles: for a running job, and for the next one
-# A job past its forecast is expected to grow to this multiple of its peak. Jobs with a record
-# differ little from it; the others have a heavy tail. Paused jobs keep their memory, so that growth
-# must be predicted early. Measured on first builds as in tests/benchmarks with other seeds: kills
-# in three of four with 1.25 for both, in three of seven with 2.0, in none with the overshoot, too.
+_LIKELY, _TYPICAL = 0.9, 0.5  # quantiles for a running job and for the next job
+# A job that exceeds its forecast is expected to grow to this multiple of its peak. The first value
+# is for jobs with a record, which differ little from it; jobs without one have a heavy tail. Growth
+# must be predicted early, because paused jobs keep their memory. Measured with tests/benchmarks on
+# first builds: kills in 3 of 4 with 1.25 for both, in 3 of 7 with 2.0, in 0 with the overshoot too
 _PAST_RECORD, _PAST_KIND = 1.25, 2.0
 _MOMENT = 1.0  # seconds between two additional jobs while jobs without a record run
-_PATIENCE = 10.0  # seconds that a job is paused before the number of jobs is lowered
+_PATIENCE = 10.0  # seconds of a pause after which the number of jobs is lowered
 
 
 def decide_jobs(view: BuildSnapshot) -> GovernorDecision:
@@ -49,8 +49,8 @@ def decide_jobs(view: BuildSnapshot) -> GovernorDecision:
     unknown = (_estimate_peak(job, view) for job in view.running if _is_unknown(job))
     free_mib = view.available_mib - margin - max(unknown, default=0.0)
     accepted: list[Job] = []
-    displaced: list[Job] = []  # by the limit of local jobs
-    # Running jobs first, as they keep their memory; the oldest first among them and the paused ones
+    displaced: list[Job] = []  # jobs above the limit of local jobs
+    # Unpaused jobs come before paused ones; in both groups the oldest comes first
     for job in sorted(view.running, key=lambda job: (job.waits > 0, -job.age)):
         local_jobs = sum(one.kind != "remote" for one in accepted)
         if view.local and job.kind != "remote" and local_jobs >= view.local:
@@ -74,7 +74,7 @@ def _compute_job_count(view: BuildSnapshot, free_mib: float, short: frozenset[in
     running = len(view.running)
     if short:
         return running - any(job.waits > _PATIENCE for job in view.running if job.pid in short)
-    # Only Ninja knows which job comes next: take the largest typical value of the running kinds
+    # The next job is unknown: assume the largest typical value among the kinds of running jobs
     kinds = {job.kind for job in view.running if job.kind != "other"} or {"c++"}
     next_mib = max(1, *(_compute_quantile(_TYPICAL, kind, view) for kind in kinds))
     additional = int((free_mib - view.idle * next_mib) // next_mib)

@@ -1,6 +1,6 @@
-"""Inspect and pause processes, by /proc on Linux, as this runs four times a second, or psutil.
+"""Inspect and pause processes, with /proc on Linux, because it is faster, otherwise with psutil.
 
-The values of a process that has ended or belongs to another user are empty; that is no error.
+A process that has ended or belongs to another user has empty values; that is no error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HAS_PROC = sys.platform == "linux"
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE") if sys.platform == "linux" else 0
 _STOP_SIGNALS = sum(1 << number - 1 for number in (1, 2, 3, 15))  # HUP, INT, QUIT, TERM
-_MAX_READ = 1 << 20  # bytes; a command line with every object of libtorch in it has some 200 KiB
+_MAX_READ = 1 << 20  # bytes; the command line that links libtorch has about 200 KiB
 _Answer = TypeVar("_Answer")
 
 
@@ -36,9 +36,9 @@ def list_pids() -> set[int]:
 
 
 def find_parent_pid(pid: int) -> int:
-    """Return the parent's process id, 0 if the process or its parent has ended.
+    """Return the process id of the parent, 0 if the process or its parent has ended.
 
-    Windows reuses process ids and still reports that of a dead parent, so that psutil checks it.
+    Windows still reports the id of a dead parent, and may have reused it; psutil checks for this.
     """
     if HAS_PROC:
         fields = _read_proc_file(pid, "stat").rpartition(b")")[2].split()
@@ -48,7 +48,7 @@ def find_parent_pid(pid: int) -> int:
 
 
 def read_program_name(pid: int) -> str:
-    """Return the file name of the executable without ".exe"; of the interpreter for a script."""
+    """Return the file name of the executable without ".exe"; for a script, its interpreter's."""
     if HAS_PROC:
         with contextlib.suppress(OSError):
             return PurePath(os.readlink(f"/proc/{pid}/exe")).name  # noqa: PTH115 - ten times faster
@@ -58,7 +58,7 @@ def read_program_name(pid: int) -> str:
 
 
 def read_resident_bytes(pid: int) -> int:
-    """Return the resident memory in bytes, shared pages included."""
+    """Return the resident memory of a process in bytes, including shared pages."""
     if HAS_PROC:
         fields = _read_proc_file(pid, "statm").split()
         return int(fields[1]) * _PAGE_SIZE if fields else 0
@@ -66,14 +66,14 @@ def read_resident_bytes(pid: int) -> int:
 
 
 def read_arguments(pid: int) -> tuple[str, ...]:
-    """Return the command line."""
+    """Return the command line of a process."""
     if HAS_PROC:
         return tuple(os.fsdecode(_read_proc_file(pid, "cmdline")).split("\0")[:-1])
     return _query_process(pid, lambda process: tuple(process.cmdline()), ())
 
 
 def read_variable(pid: int, name: str) -> str:
-    """Return a variable of the environment of the process, "" if it is not set."""
+    """Return the value of an environment variable of a process, "" if it is not set."""
     if HAS_PROC:
         entries = os.fsdecode(_read_proc_file(pid, "environ")).split("\0")
         values = (entry.partition("=")[2] for entry in entries if entry.startswith(f"{name}="))
@@ -111,7 +111,7 @@ def has_open_file(pid: int, path: str) -> bool:
 
 
 def _has_pending_stop_signal(pid: int) -> bool:
-    """Return True if a signal to end is pending, as in a stopped process. Linux only."""
+    """Return True if a terminating signal is pending, as in a stopped process. Linux only."""
     return any(
         line.startswith((b"SigPnd", b"ShdPnd")) and int(line.split()[1], 16) & _STOP_SIGNALS
         for line in _read_proc_file(pid, "status").splitlines()
@@ -119,7 +119,7 @@ def _has_pending_stop_signal(pid: int) -> bool:
 
 
 def _read_proc_file(pid: int, name: str) -> bytes:
-    """Return the content of a file of /proc, b"" if it cannot be read; most need only one read."""
+    """Return the content of /proc/PID/NAME, b"" if it cannot be read."""
     with contextlib.suppress(OSError):
         file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -133,7 +133,7 @@ def _read_proc_file(pid: int, name: str) -> bytes:
     return b""
 
 
-# Signals to the whole session are ignored: this script must survive to resume the paused jobs
+# The script ignores signals to the whole session: it must survive to resume the paused jobs
 _WATCHDOG_SCRIPT = """trap '' INT TERM HUP
 while read -r line; do groups=$line; done
 for group in $groups; do kill -s CONT -- "-$group"; done"""
@@ -151,7 +151,7 @@ class PausedJobs:
     def set_paused_jobs(self, jobs: frozenset[int], now: float) -> None:
         """Pause exactly these jobs and resume all others.
 
-        A job with a pending signal to end is resumed, so that it can end.
+        A job with a pending terminating signal is resumed, so that it can end.
         """
         self._ending.update(filter(_has_pending_stop_signal, self.since))
         pids = set(filter(_is_group_leader, jobs - self._ending)) if self._possible else set()
@@ -175,9 +175,9 @@ class PausedJobs:
             process_group.end_group(watch)
 
     def _notify_watchdog(self, pids: set[int]) -> bool:
-        """Send the jobs to pause to the watchdog; return False if the watchdog has ended.
+        """Tell the watchdog which jobs will be paused; return False if the watchdog has ended.
 
-        This must precede the pause: this process may be killed in between.
+        Call this before the pause: if this process is killed, the watchdog resumes the jobs.
         """
         try:
             if not self._watch:
@@ -195,7 +195,7 @@ class PausedJobs:
 
 
 def _is_group_leader(pid: int) -> bool:
-    """Return True if the process leads a group; a job of the console pool is in Ninja's group."""
+    """Return True if a process leads its process group, unlike jobs of Ninja's console pool."""
     with contextlib.suppress(OSError):
         return sys.platform != "win32" and os.getpgid(pid) == pid
     return False

@@ -1,8 +1,8 @@
-"""Choose how many compilers run at once, from cores and memory, and retry with fewer after a kill.
+"""Choose the number of jobs from cores and memory, and retry with fewer jobs after a kill.
 
-If Ninja supports a jobserver, the build joins one that a governor limits to the available memory
-and to build.jobs. Otherwise, or with build.jobs_exact, the number is fixed. Either number is halved
-if a compiler still runs out of memory, and the build continues where it failed.
+If Ninja supports a jobserver, the build joins a jobserver. Its governor limits the jobs to the
+available memory and to build.jobs. Otherwise, or with build.jobs_exact, the number of jobs is
+fixed. If a compiler still runs out of memory, the build continues with half as many jobs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tasks.system.output import print_line, print_warning
 
 LineHandler = Callable[[str], None]  # handles one line of build output
 
-# A number in one of these variables would make Ninja ignore the jobserver
+# Ninja ignores the jobserver if one of these variables contains a number
 JOB_COUNT_VARIABLES = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 _DISK_FULL_HINT = (
     "the disk is full (disk-full). Free some space and run the same command again. "
@@ -48,15 +48,15 @@ _DISK_FULL_HINT = (
 def resolve_fixed_jobs(
     limit: int | None, folder: PurePath, ninja: str, deps: DepsManifest, launchers: Iterable[str]
 ) -> int | None:
-    """Return how many compilers the program `ninja` should run at once.
+    """Return a fixed number of jobs for the program `ninja`, None to use the jobserver.
 
-    None if the jobserver in `folder` can enforce memory and `limit`; otherwise the number that
-    memory allows now, at most `limit`. The jobserver cannot enforce memory if sccache is one of the
-    `launchers`: its server runs the compilers, which are not Ninja's children.
+    The fixed number is what memory allows now, at most `limit`. It is needed if `ninja` or `folder`
+    does not support a jobserver, or if sccache is one of the `launchers`: sccache's server runs the
+    compilers, so that they are not Ninja's children and their memory is not measured.
     """
     program = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
     served = any(cache_program_io.parse_cache_kind(one) == "sccache" for one in launchers)
-    # MAKEFLAGS is split at spaces, so that the path of the pipe must not contain one
+    # MAKEFLAGS is split at spaces, so that the path of the pipe must not contain a space
     fits = (os.name == "nt" or " " not in str(folder)) and not served
     obeys = fits and program is not None and jobserver_io.is_supported_ninja(program.version)
     return None if obeys else compute_safe_jobs(limit)
@@ -65,7 +65,7 @@ def resolve_fixed_jobs(
 def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
     """Return how many compilers can run at once in the memory that is available now.
 
-    The maximum is `limit`, which may exceed the number of cores; without it, the number of cores.
+    The maximum is `limit`, which may exceed the number of cores; None means one job per core.
     """
     jobs = capacity.compute_safe_jobs(compiler_mib, limit or 0)
     return min(limit or jobs, jobs)
@@ -75,15 +75,14 @@ def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
 class JobScheduler:
     """The number of compilers of one build, its retries, and what was observed while it ran.
 
-    `jobs` is a fixed number, None for the jobserver in `jobserver_folder`; `expected` are MiB by
-    output. At most `most` jobs run locally and `slots` more on workers; `limit`, the number in the
-    settings, is the maximum of both together.
+    `jobs` is a fixed number, None for the jobserver in `jobserver_folder`. `expected` maps outputs
+    to the expected MiB. At most `most` jobs run locally and `slots` more on workers; `limit` is
+    build.jobs, the maximum of both together.
 
-    The results are available during the build and after it, however it ended: `peaks`, the peak MiB
-    by output; `killed`, the outputs whose compilers were killed; `edge_times`, the times read from
-    its output; `allowed`, the maximum number of jobs; `old_make`, True if a make without jobserver
-    support is part of the build. If an earlier build found such a make, the number is fixed from
-    the start.
+    The results are available during the build and after it, even after a failure: `peaks`, the peak
+    MiB by output; `killed`, the outputs whose compilers were killed; `edge_times`, read from the
+    build output; `allowed`, the maximum number of jobs; `old_make`, True if the build runs a make
+    without jobserver support. If `old_make` is True at the start, the number of jobs is fixed.
     """
 
     jobs: int | None
@@ -93,10 +92,10 @@ class JobScheduler:
     slots: int = 0
     active_jobserver: jobserver_io.Jobserver | None = None
     busiest: int = 0
-    used_jobserver: bool = False  # whether the last attempt ran any job with the jobserver
+    used_jobserver: bool = False  # whether the last attempt ran a job under the jobserver
     allowed: int = 0
     attempts: int = 0
-    tried_again: bool = False  # with the same number, after a kill that memory did not cause
+    tried_again: bool = False  # same number of jobs, after a kill without memory shortage
     killed: tuple[str, ...] = ()
     peaks: dict[str, int] = field(default_factory=dict)
     progress_monitor: ProgressMonitor = field(default_factory=ProgressMonitor)
@@ -113,13 +112,13 @@ class JobScheduler:
     def run_build(
         self, start: Callable[[int | None, Mapping[str, str], LineHandler], None]
     ) -> None:
-        """Call `start(jobs, env, take)`, which runs the build and passes each line to `take`.
+        """Run the build with `start(jobs, env, take)`, which passes each output line to `take`.
 
-        The build is retried with half the jobs if a compiler was killed for lack of memory, once
-        with the same number if a compiler was killed while memory was not short, and with a fixed
-        number if a make without jobserver support is part of it.
+        If a compiler ran out of memory, retry with half as many jobs. If a compiler was killed
+        without a memory shortage, retry once with the same number. If the build runs a make without
+        jobserver support, retry with a fixed number.
 
-        Raises the `CommandFailedError` of the build, with a hint if memory was the cause.
+        Raises the `CommandFailedError` of the last attempt, with a hint if memory was the cause.
         """
         self._apply_limit()
         while True:
@@ -133,7 +132,7 @@ class JobScheduler:
                 return
 
     def _apply_limit(self) -> None:
-        """Divide the limit between this machine and the workers; report a fixed number below it."""
+        """Divide `limit` between this machine and the workers; report a lower fixed number."""
         if self.limit and not self.jobs:
             self.most = min(self.most, self.limit) if self.slots else self.limit
             self.slots = min(self.slots, self.limit - self.most)
@@ -144,7 +143,7 @@ class JobScheduler:
             )
 
     def sample_activity(self) -> BuildActivity:
-        """Return the jobs that run now, and how many are held back."""
+        """Return the current activity of the build: its jobs, memory and slowest outputs."""
         if self.active_jobserver:
             self.edge_times.record_running_jobs(self.active_jobserver.at_work)
         return self.progress_monitor.read_activity(self.active_jobserver)
@@ -161,7 +160,7 @@ class JobScheduler:
             return decide_jobs(replace(view, most=most, local=self.most if self.slots else 0))
 
         folder, jobserver = Path(self.jobserver_folder), None
-        tokens = most + self.slots  # one more for each local job that waits for a free slot
+        tokens = most + self.slots  # one more for each job paused by the limit of local jobs
         try:
             with jobserver_io.join_jobserver(folder, tokens, decide, self.expected) as jobserver:
                 self.active_jobserver = jobserver
@@ -173,7 +172,7 @@ class JobScheduler:
                 self.peaks.update(jobserver.peaks)
 
     def _should_retry(self, error: CommandFailedError, memory: ObservedMemory) -> bool:
-        """Return True, with a message, to retry; otherwise set the hint of `error` if known."""
+        """Return True to retry, and print why; otherwise set the hint of `error`, if known."""
         failures, log = load_knowledge(KNOWLEDGE_FOLDER).failures, error.parsed_log
         if log is None:
             return False
@@ -188,7 +187,7 @@ class JobScheduler:
         if not culprits:
             error.hint = _DISK_FULL_HINT if is_disk_full(failures, log) else error.hint
             return False
-        # The jobserver sees no jobs of a build that chose their number
+        # A build that chose its own number of jobs ran none under the jobserver
         chosen = self.jobs or not self.used_jobserver
         decision = decide_retry(
             KilledAttempt(
@@ -234,9 +233,9 @@ _active_builds = {"sharing": 0, "alone": 0, "waiting": 0}
 
 @contextmanager
 def reserve_build_slot(*, alone: bool) -> Iterator[None]:
-    """Hold a build slot for the block; with `alone` no other build runs meanwhile."""
+    """Hold a build slot during the with block; with `alone`, no other build runs meanwhile."""
     kind = "alone" if alone else "sharing"
-    # A waiting `alone` build blocks later builds; otherwise it would wait for all of them
+    # A waiting `alone` build blocks later builds, so that it does not wait for them too
     other = "sharing" if alone else "waiting"
     with _condition:
         _active_builds["waiting"] += alone

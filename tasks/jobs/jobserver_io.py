@@ -1,7 +1,7 @@
-"""Share job tokens between the builds of a folder, one of which governs how many are available.
+"""Share job tokens between the builds of a folder; one build governs the number of tokens.
 
-The tokens are a pipe and the leader lock is a file lock on POSIX; on Windows they are a semaphore
-and a named event.
+On POSIX the tokens are in a pipe and the leader lock is a file lock. On Windows the tokens are a
+semaphore and the leader lock is a named event.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ else:
 
 TICK = 0.25  # seconds
 _MIN_NINJA = (1, 13)  # https://github.com/ninja-build/ninja/releases/tag/v1.13.0
-_AUDIT_SAMPLES = 8  # samples that must agree before tokens count as lost or as surplus
+_AUDIT_SAMPLES = 8  # consecutive samples before tokens count as lost or as surplus
 
 
 class Jobserver:
-    """The loop that samples the jobs and adjusts the free tokens, and its state as a build sees it.
+    """A build's part in the jobserver: it samples the jobs and, as governor, adjusts the tokens.
 
-    Of `total` tokens, the withheld ones are kept back; the others are free or used by jobs. Without
-    the leader lock only the jobs are sampled. `in_use`, `peak_jobs` and `at_work` are the number of
-    running jobs, their maximum, and the running jobs as of the last sample, of all builds that use
-    the jobserver. `peaks` is set after the build: MiB by output, for builds of this run only.
+    A token is free, used by a job, or withheld by the governor, the build with the leader lock.
+    Builds without this lock only sample jobs. `in_use`, `peak_jobs` and `at_work` are the number of
+    running jobs, the highest such number, and the running jobs in the last sample. They include all
+    builds of the jobserver. `peaks` is set at the end: the peak MiB by output of this run's builds.
     """
 
     def __init__(
@@ -65,22 +65,22 @@ class Jobserver:
         self._pauses = PausedJobs()
         self._failed = self._unsure = False
         self._withheld = 0
-        self._owed = 0  # to be withheld as soon as jobs return them
+        self._owed = 0  # tokens to withhold as soon as jobs return them
         self._granted = time.monotonic()
         self._audit_counts: deque[tuple[int, int]] = deque(maxlen=_AUDIT_SAMPLES)
 
     def build_environment(self) -> dict[str, str]:
-        """Return the variables for the build's processes, without MAX_JOBS or the like."""
+        """Return the environment variables that make the build use the jobserver."""
         return {"MAKEFLAGS": f" -j{self._most} --jobserver-auth={self._tokens.auth}"}
 
     @property
     def withheld_jobs(self) -> int:
-        """The number of tokens withheld for lack of memory, here or by another governor."""
+        """The number of tokens that this build or another governor withholds for lack of memory."""
         leads = self._leader_lock.taken
         return self._withheld if leads else self._count_missing_tokens(self.in_use)
 
     def start_control(self, tick: float) -> threading.Thread:
-        """Sample jobs and adjust tokens before the build gets any, then every `tick` seconds."""
+        """Sample jobs and adjust tokens now, before the build starts, and every `tick` seconds."""
         self._run_safely(self._govern_once)
         run_loop = bind_current_context(self._run_safely)
         work = functools.partial(self._govern_until_stopped, tick)
@@ -89,9 +89,9 @@ class Jobserver:
         return thread
 
     def stop_control(self, thread: threading.Thread) -> dict[str, int]:
-        """Stop the loop, return all withheld tokens, and return the peaks in MiB by output.
+        """Stop sampling, put back the withheld tokens, and return the peak MiB by output.
 
-        May be called again after an interrupt.
+        After an interrupt, this can be called again.
         """
         self._tokens.stop_waiting()
         thread.join()
@@ -100,14 +100,14 @@ class Jobserver:
         return self._edges.peaks
 
     def _run_safely(self, work: Callable[[], object]) -> None:
-        """Call `work`; after an error give up governing and withhold nothing any longer."""
+        """Call `work`; after an error, print a warning, stop governing and release all tokens."""
         if self._failed:
             return
         try:
             work()
         except Exception as bug:  # noqa: BLE001 - a bug here must not hang the build
             self._failed = True
-            self.at_work = ()  # no longer sampled
+            self.at_work = ()  # no samples are taken any more
             error = f"{type(bug).__name__}: {bug}"
             print_warning(f"the number of jobs is not limited by memory any longer: {error}")
             with contextlib.suppress(OSError):  # the lock may be what failed
@@ -135,10 +135,10 @@ class Jobserver:
         if not self._leader_lock.taken:
             if not self._leader_lock.acquire_lead():
                 return
-            # Tokens that a make holds are not missing; after its end the audit finds the lost ones
+            # A make may hold the missing tokens; when it has ended, the audit finds lost tokens
             self._withheld = 0 if sample.unsure else self._count_missing_tokens(sample.most)
         self._audit_tokens(sample)
-        memory = MEMORY_MONITOR.read_memory()  # as recent as the sizes of the jobs
+        memory = MEMORY_MONITOR.read_memory()  # read together with the memory of the jobs
         view = BuildSnapshot(
             limit_mib=memory.limit_mib,
             available_mib=memory.available_mib,
@@ -153,7 +153,7 @@ class Jobserver:
     def _apply_decision(self, decision: GovernorDecision, sample: JobsSnapshot, now: float) -> None:
         self._pauses.set_paused_jobs(decision.paused, now)
         available = max(0, decision.jobs - max(1, sample.ninjas))
-        if sample.unsure:  # a make holds tokens for jobs that cannot be seen; nobody else gets them
+        if sample.unsure:  # a make holds tokens for unseen jobs; do not replace them
             counted = self._tokens.count_tokens() + self._withheld + sample.least
             available += max(0, self._total - counted)
         withheld = max(0, self._total - available)
@@ -169,10 +169,10 @@ class Jobserver:
         self._owed -= taken
 
     def _audit_tokens(self, sample: JobsSnapshot) -> None:
-        """Correct the number of tokens.
+        """Correct the number of tokens if several samples show a difference from the total.
 
-        Tokens that a killed build took with it are added to the withheld ones, so that the governor
-        can hand them out. Surplus tokens are discarded.
+        Tokens that were lost with a killed build are added to the withheld tokens, so that the
+        governor can release them. Surplus tokens are discarded.
         """
         token_count = self._tokens.count_tokens() + self._withheld
         lost = 0 if sample.unsure else self._total - token_count - sample.most
@@ -199,7 +199,7 @@ class Jobserver:
 
 
 def is_supported_ninja(ninja_version: str) -> bool:
-    """Return True if this version of Ninja is a jobserver client."""
+    """Return True if this version of Ninja supports a jobserver (1.13 and later)."""
     match = re.match(r"(\d+)\.(\d+)", ninja_version)
     return match is not None and (int(match[1]), int(match[2])) >= _MIN_NINJA
 
@@ -214,9 +214,9 @@ def join_jobserver(
 ) -> Iterator[Jobserver]:
     """Join the jobserver of `folder` while a build runs.
 
-    `expected` holds the peaks of the last build. If this build does not finish, the larger of old
-    and new peaks are returned. Jobs of another build, should this one govern, are forecast by their
-    kind.
+    `expected` maps outputs to their peak MiB in the last build; the forecast of any other output
+    depends on its kind. If this build fails, `peaks` of the yielded jobserver has the larger of the
+    expected and the measured peak of each output.
     """
     with open_tokens(folder) as (tokens, leader_lock):
         edges = RunningEdges(tokens.auth, expected)

@@ -1,4 +1,4 @@
-"""Preview a build with `ninja -n`, which writes nothing, and record when edges ran."""
+"""Preview a build with `ninja -n`, and record when the edges of a build ran."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _RERUNS_CMAKE = "Re-running CMake"
 
 @dataclass(frozen=True)
 class NinjaDryRun:
-    """The result of a dry run.
+    """The result of a dry run of Ninja.
 
-    `steps` counts all steps, `objects` the compiled ones, and `outputs` are those that Ninja names.
-    `configures`: CMake runs first, and steps that it changes are not included.
+    `steps` is the number of steps, `objects` that of object files, and `outputs` are the files that
+    Ninja names. If `configures` is True, CMake runs first and may change the steps.
     """
 
     steps: int
@@ -36,7 +36,7 @@ class NinjaDryRun:
 
 
 def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRun | None:
-    """Return what Ninja would do for `target`, None if the dry run fails."""
+    """Return the steps that Ninja would run for `target`, None if the dry run fails."""
     argv, purpose = (ninja, "-C", str(folder), "-n", target), "list Ninja's steps"
     try:
         command = Command(argv, shell.build_host_env(), purpose, cwd=Path(folder))
@@ -55,8 +55,8 @@ def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRu
 class EdgeTimes:
     """The times of edges in seconds of the monotonic clock, collected while a build runs.
 
-    `finished` and `failed` are the times at which outputs were built or failed, `since` the start
-    times of the jobs that were sampled.
+    `finished` and `failed` map outputs to the time when they were built or failed. `since` maps the
+    outputs of sampled jobs to the start time of the job.
     """
 
     finished: dict[str, float] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class EdgeTimes:
     since: dict[str, float] = field(default_factory=dict)
 
     def record_line(self, line: str) -> None:
-        """Record the step or failure in one line of the build."""
+        """Record the time of the step or failure that a line of build output reports."""
         if parse_ninja_step(line):
             if output := find_step_output(line):
                 self.finished[output] = time.monotonic()
@@ -83,7 +83,7 @@ def build_edges(
     """Return the edges of compilers and linkers, finished and failed, ordered by start time.
 
     `log_entries` are the entries of Ninja's log for this build, `peaks` are MiB by output. Ninja's
-    log has no entry for an output that failed: its duration is 0 if its job was never sampled.
+    log has no entry for a failed output. The duration of a failed edge without samples is 0.
     """
     edges = []
     for output, end in times.failed.items():
@@ -93,7 +93,7 @@ def build_edges(
     reported = times.finished.keys() & compiled.keys()
     if reported:
         began = min(times.finished[output] - compiled[output].ended for output in reported)
-        for output, entry in compiled.items():  # Ninja prints no line for some of them
+        for output, entry in compiled.items():  # Ninja prints no line for some outputs
             end = times.finished.get(output, began + entry.ended)
             edges.append(Edge(output, end - entry.seconds, end, peaks.get(output)))
     return sorted(edges, key=lambda edge: (edge.began, edge.output))

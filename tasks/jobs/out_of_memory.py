@@ -1,4 +1,4 @@
-"""Decide how many compilers run after some were killed: half as many if memory was short."""
+"""Decide whether to retry a build after compilers were killed, and with how many jobs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MAX_RETRIES = 3  # with fewer jobs, after the first attempt
 class KilledAttempt:
     """An attempt of a build in which compilers were killed.
 
-    `memory_short`: whether memory was short during the attempt, None if unknown; `names_memory`:
-    whether a compiler reported that memory ran out. `jobs` ran at once, None if the build chose its
-    number; `safe_jobs` is the number that memory allows now. `retries` counts the earlier retries
-    with fewer jobs, `unchanged_retries` those with the same number.
+    `memory_short` is True if memory was short during the attempt, None if unknown. `names_memory`
+    is True if a compiler reported that memory ran out. `jobs` is the number of jobs, None if the
+    build chose the number. `safe_jobs` is the number that memory allows now. `retries` counts the
+    earlier retries with fewer jobs, `unchanged_retries` those with the same number.
     """
 
     memory_short: bool | None
@@ -34,7 +34,7 @@ class KilledAttempt:
 
 @dataclass(frozen=True)
 class RetryDecision:
-    """Whether to retry the build, and with how many `jobs`; None: as before, memory sufficed."""
+    """Whether to retry the build, and with how many `jobs`; None means the same number."""
 
     retry: bool
     jobs: int | None = None
@@ -43,8 +43,8 @@ class RetryDecision:
 def decide_retry(attempt: KilledAttempt) -> RetryDecision:
     """Decide whether to retry a build after a kill.
 
-    Retry with half as many jobs, three times at most and not after a single job. If memory was not
-    short, retry once with the same number: a user or a time limit killed the compiler.
+    Retry with half as many jobs, at most three times and not after an attempt with one job. If
+    memory was not short, a user or a time limit killed the compiler: retry once unchanged.
     """
     if attempt.memory_short is False and not attempt.names_memory:
         return RetryDecision(not attempt.unchanged_retries)
@@ -53,17 +53,17 @@ def decide_retry(attempt: KilledAttempt) -> RetryDecision:
 
 
 def find_killed_outputs(failures: Sequence[Failure], log: ParsedLog) -> tuple[str, ...]:
-    """Return the outputs whose compilers ran out of memory, "?" where Ninja named none."""
+    """Return the outputs whose compilers ran out of memory, "?" for an unknown output."""
     lines = log.find_lines(failures, MEMORY_SLUGS.values())
     return tuple(dict.fromkeys(line.unit if line.failed else "?" for line in lines))
 
 
 def has_memory_message(failures: Sequence[Failure], log: ParsedLog) -> bool:
-    """Return True if a compiler itself reported that memory ran out; a killed one cannot."""
+    """Return True if a compiler reported that memory ran out; a killed compiler cannot."""
     lines = log.find_lines(failures, MEMORY_SLUGS.values())
     return any(not _BY_SIGNAL.search(line.text) for line in lines)
 
 
 def is_disk_full(failures: Sequence[Failure], log: ParsedLog) -> bool:
-    """Return True if the disk was full; other errors usually follow this one."""
+    """Return True if the log of the build contains a disk-full error."""
     return any(log.find_lines(failures, ("disk-full",)))

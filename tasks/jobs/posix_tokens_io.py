@@ -1,9 +1,8 @@
 """Keep the jobserver's tokens in a pipe and elect the governor with a file lock. POSIX only.
 
-Each build in the checkout holds a shared lock. A build that gets it exclusively at the start
-recreates the pipe, which restores tokens that a killed build took with it. One of the builds is the
-governor, by a second lock. The system releases both locks when a process ends, however that
-happens.
+Each build in the checkout holds a shared lock on a file. A build that finds no other build there
+recreates the pipe, so that tokens of a killed build do not stay lost. The build that has a second
+lock is the governor. The system releases both locks when a process ends, even after SIGKILL.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 
 assert sys.platform != "win32"  # noqa: S101 - so mypy skips the rest there
 
-_TOKEN_BYTE = b"+"  # as GNU make writes it; Ninja returns the byte that it read
+_TOKEN_BYTE = b"+"  # GNU make writes the same byte; Ninja returns the byte that it read
 
 
 class TokenPipe:
@@ -33,7 +32,7 @@ class TokenPipe:
         self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def count_tokens(self) -> int:
-        """Return the number of bytes in the pipe."""
+        """Return the number of tokens (bytes) in the pipe."""
         return int.from_bytes(fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def take_tokens(self, limit: int) -> int:
@@ -53,21 +52,21 @@ class TokenPipe:
     def wait_for_tokens(self, seconds: float, limit: int) -> int:
         """Wait for tokens and take up to `limit`; return how many were taken.
 
-        Returns 0 after `seconds`, and as soon as `stop_waiting` is called. Tokens are taken when
-        Ninja returns them: it reads the next token within some hundred microseconds.
+        Returns 0 after `seconds` without tokens, and after `stop_waiting`. Polling would be too
+        slow: Ninja takes a returned token again within some hundred microseconds.
         """
         descriptors = [self._stop, self._fd] if limit else [self._stop]
         ready, _, _ = select.select(descriptors, [], [], max(0.0, seconds))
         return 0 if self._stop in ready else self.take_tokens(limit)
 
     def stop_waiting(self) -> None:
-        """End the current wait, and prevent further ones."""
+        """End the current wait for tokens, and prevent further waits."""
         if not self.stopped:
             self.stopped = True
             os.close(self._stop_writer)
 
     def close(self) -> None:
-        """Close the pipe; its tokens remain for other builds."""
+        """Close the pipe; the tokens in it remain for other builds."""
         self.stop_waiting()
         os.close(self._stop)
         os.close(self._fd)
@@ -81,7 +80,7 @@ class FileLeaderLock:
         self._fd = _open_lock_file(folder / "governor.lock")
 
     def acquire_lead(self) -> bool:
-        """Return True if this process has the lock, now or from an earlier call."""
+        """Try to get the lock; return True if this process has it, now or from an earlier call."""
         self.taken = self.taken or (self._fd >= 0 and _try_lock(self._fd))
         return self.taken
 
@@ -94,7 +93,7 @@ class FileLeaderLock:
 
 @contextlib.contextmanager
 def open_tokens(folder: Path) -> Iterator[tuple[TokenPipe, FileLeaderLock]]:
-    """Join the builds of `folder`; without another build the pipe is empty."""
+    """Join the builds of `folder`; without other builds, begin with an empty pipe."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         lock = _open_lock_file(folder / "pool.lock")
@@ -102,7 +101,7 @@ def open_tokens(folder: Path) -> Iterator[tuple[TokenPipe, FileLeaderLock]]:
         path = folder / "tokens"
         if _try_lock(lock):
             path.unlink(missing_ok=True)
-        # Another build may do the same in between, so create the pipe only after this lock
+        # Another build may remove the pipe until this lock is held: create the pipe after it
         fcntl.flock(lock, fcntl.LOCK_SH)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(path, 0o600)

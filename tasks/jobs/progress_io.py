@@ -1,6 +1,6 @@
 """Report the progress of a build: its jobs, memory, compiler cache hits and slowest outputs.
 
-A sample costs some milliseconds: take it once a second, not for each line of a build.
+A sample of the activity takes some milliseconds: take it once a second, not once per line.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tasks.system.output import bind_current_context, show_progress
 
 @dataclass(frozen=True)
 class ProgressMonitor:
-    """The sources of a build's activity.
+    """The sources from which the activity of a build is read.
 
-    `hit_rate` returns that of the compiler cache, None if unknown; `took` the seconds by output so
-    far.
+    `hit_rate` returns the hit rate of the compiler cache, None if unknown. `took` returns the
+    seconds of each finished output.
     """
 
     hit_rate: Callable[[], float | None] = lambda: None
@@ -51,7 +51,7 @@ _REPORT_INTERVAL = 1.0  # seconds
 
 
 def create_line_handler() -> Callable[[str], None]:
-    """Return a handler for `shell.run` that reports each line of one command."""
+    """Return a line handler that reports the progress of one command."""
     return _ProgressReporter().report_line
 
 
@@ -59,10 +59,10 @@ def create_line_handler() -> Callable[[str], None]:
 def report_build_progress(
     sample: Callable[[], BuildActivity], forecast: Forecast | None = None
 ) -> Iterator[Callable[[str], None]]:
-    """Yield a handler for the lines of a build, and report the result of `sample` each second.
+    """Yield a line handler for a build, and report the result of `sample` each second.
 
-    The reports continue while Ninja is silent. With a `forecast`, the remaining time comes from it
-    instead of the number of steps.
+    The reports continue while Ninja prints nothing. The remaining time is taken from `forecast`, or
+    from the number of steps if `forecast` is None.
     """
     reporter, is_over = _ProgressReporter(forecast=forecast, before_first=True), threading.Event()
     report = bind_current_context(reporter.report_periodically)
@@ -86,9 +86,9 @@ class _LastStep:
 class _ProgressReporter:
     """The progress display of one command.
 
-    While Ninja counts steps, only Ninja's lines are shown: compiler output goes to the log. A line
-    of CMake, with `--`, means that Ninja has ended, even if it never reached its last step. The
-    lock is for two threads: one reads the build's output, the other samples the activity.
+    While Ninja counts steps, the display shows only Ninja's lines and no compiler output. A line of
+    CMake, which begins with `--`, means that Ninja has ended, even before its last step. `lock`
+    protects the state from two threads: one reads the build output, one samples the activity.
     """
 
     meter: ProgressMeter = field(default_factory=ProgressMeter)
@@ -122,7 +122,7 @@ class _ProgressReporter:
     def report_periodically(
         self, sample: Callable[[], BuildActivity], is_over: threading.Event
     ) -> None:
-        """Report the activity each second until `is_over` is set, even if no step ends."""
+        """Report the result of `sample` each second until `is_over` is set."""
         while not is_over.is_set():
             self.at_work = sample()
             with self.lock:

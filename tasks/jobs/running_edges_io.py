@@ -1,9 +1,9 @@
 """Find the running Ninja edges among all processes, and measure the memory of each.
 
-A Ninja uses the jobserver if its MAKEFLAGS contain the jobserver's auth value, whichever process
-started it and even if that has ended. A child of Ninja is an edge; its descendants belong to the
-edge and count towards its memory. A process is inspected only while it is new, so that a sample
-costs one process listing and one read per compiler.
+A Ninja process uses the jobserver if its MAKEFLAGS contain the jobserver's auth value; the parent
+process does not matter. Each child of Ninja is an edge. The descendants of that child belong to the
+same edge, and their memory counts for it. A process is inspected only while it is new, so that a
+sample costs one process listing and one read per process of an edge.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from tasks.jobs import job_processes_io as processes
 from tasks.settings.compile_workers import DISTRIBUTE_VARIABLE
 from tasks.system import process_group
 
-_SETTLES = 1.0  # seconds after which a process has called exec
+_SETTLES = 1.0  # seconds after which a new process has certainly called exec
 _MIB = 2**20
 _MAKE_NAMES = {"make", "gmake"}
-_COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # the processes that compile in GCC and clang
+_COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # programs of GCC and clang that compile
 
 
 @dataclass(frozen=True)
 class JobsSnapshot:
     """The jobs at one moment.
 
-    `least` and `most` are bounds of the tokens that they hold: a Ninja may use its implicit slot,
-    which has no token, for any of its jobs or for none, and a Ninja that has not opened the
-    jobserver yet holds no tokens. `unsure`: a make, as a job or beside the Ninjas, may hold more.
+    `least` and `most` are the bounds of the tokens that the jobs hold: each Ninja may run one job
+    without a token, in its implicit slot. The jobs of a Ninja that has not opened the jobserver yet
+    hold no tokens. `unsure` is True if a make is running, which may hold more tokens.
     """
 
     jobs: tuple[Job, ...]
@@ -60,10 +60,10 @@ class _RunningEdge:
 
 
 class RunningEdges:
-    """The running edges, updated from sample to sample.
+    """The running edges of all builds that use one jobserver, updated by each sample.
 
-    `peaks` and `shown` grow as edges end: `peaks` by output, for the builds of this run and local
-    compilations; `shown` by kind, in ascending order, for all builds.
+    `peaks` has the peak MiB by output of finished local edges of this run. `shown` has the peak MiB
+    by kind, in ascending order, of the finished edges of all builds and of the expected outputs.
     """
 
     def __init__(self, auth: str, expected: Mapping[str, int]) -> None:
@@ -75,7 +75,7 @@ class RunningEdges:
         self._expected = expected
         self._known: dict[int, float] = {}
         self._ninjas: dict[int, str] = {}
-        self._sending: set[int] = set()  # Ninjas whose C and C++ other machines compile
+        self._sending: set[int] = set()  # Ninjas that distribute C and C++ compilation to workers
         self._joined: set[int] = set()
         self._makes: set[int] = set()  # makes that no Ninja started
         self._owner: dict[int, int] = {}
@@ -84,7 +84,7 @@ class RunningEdges:
     def sample_jobs(self, now: float, paused: Mapping[int, float] | None = None) -> JobsSnapshot:
         """Return the running jobs at `now`, in seconds of a monotonic clock.
 
-        `paused` maps process ids to the start of their pause.
+        `paused` maps the process ids of paused jobs to the start of the pause.
         """
         alive = processes.list_pids()
         for pid in self._known.keys() - alive:
@@ -97,16 +97,16 @@ class RunningEdges:
         for edge in self._edges.values():
             self._measure_memory(edge, now, paused or {})
         # Before Ninja opens the jobserver, it builds the inputs of build.ninja (PyTorch's generated
-        # sources) with any number of jobs
+        # sources) without tokens
         path = self._auth.removeprefix("fifo:")
         waiting = self._ninjas.keys() - self._joined
         self._joined.update(ninja for ninja in waiting if processes.has_open_file(ninja, path))
         return self._build_snapshot()
 
     def _assign_to_edge(self, pid: int, now: float) -> None:
-        """Assign a process to the edge of its parent, after the parent itself.
+        """Assign a process to the edge of its parent; assign an unknown parent first.
 
-        Process ids wrap around, so that a child may have a smaller one than its parent.
+        Process ids wrap around, so that the id of a child may be smaller than that of its parent.
         """
         if pid in self._known:
             return
@@ -125,7 +125,7 @@ class RunningEdges:
         self._inspect_process(pid, now)
 
     def _inspect_process(self, pid: int, now: float) -> None:
-        """Update the record of a process: until exec it has its parent's command line."""
+        """Read program and command line of a process; both are the parent's until exec."""
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
             command = " ".join(processes.read_arguments(pid))
@@ -150,9 +150,9 @@ class RunningEdges:
             self._adopt_children(pid, now)
 
     def _detect_local_compile(self, pid: int, program: str) -> None:
-        """Change a remote job to a local one if its compiler runs here: no worker took the job.
+        """Change a remote job to a local one if its compiler runs on this machine.
 
-        The preprocessor, with -E, runs here for remote jobs, too.
+        A compiler with -E only preprocesses, which remote jobs do on this machine, too.
         """
         edge = self._edges.get(self._owner.get(pid, 0))
         if not edge or edge.job.kind != "remote" or not _COMPILER_NAMES.fullmatch(program):
@@ -162,9 +162,9 @@ class RunningEdges:
             edge.job = replace(edge.job, kind="c++", expected_mib=expected)
 
     def _is_jobserver_client(self, pid: int) -> bool:
-        """Return True if this Ninja uses the jobserver: a Ninja with -j ignores it.
+        """Return True if this Ninja uses the jobserver; a Ninja with -j does not.
 
-        A child of Ninja that has not called exec yet still looks like a Ninja and does not count.
+        A child of Ninja that has not called exec yet looks like a Ninja but does not count.
         """
         arguments, parent = processes.read_arguments(pid), processes.find_parent_pid(pid)
         if parent in self._ninjas and arguments == processes.read_arguments(parent):
@@ -177,7 +177,7 @@ class RunningEdges:
         return flag in processes.read_variable(pid, "MAKEFLAGS").split()
 
     def _adopt_children(self, ninja: int, now: float) -> None:
-        """Assign the children again that this Ninja started before it was recognized."""
+        """Assign again the children that a Ninja started before it was recognized as Ninja."""
         start = self._known[ninja]
         recent = [pid for pid, since in self._known.items() if since >= start]
         for pid in [pid for pid in recent if processes.find_parent_pid(pid) == ninja]:
@@ -191,15 +191,13 @@ class RunningEdges:
         edge.job = replace(edge.job, resident_mib=size, peak_mib=peak, age=age, waits=waits)
 
     def _forget_process(self, pid: int) -> None:
-        """Remove an ended process; an edge ends with its first process, which records its peak."""
+        """Remove an ended process; with an edge's first process, also end the edge."""
         self._known.pop(pid, None)
         self._ninjas.pop(pid, None)
         for pids in (self._joined, self._sending, self._makes):
             pids.discard(pid)
         if edge := self._edges.pop(pid, None):
-            for (
-                member
-            ) in edge.members:  # those that remain, such as servers, serve other edges, too
+            for member in edge.members:  # a surviving process, such as a server, serves other edges
                 self._owner.pop(member, None)
             job = edge.job
             insort(self.shown[job.kind], job.peak_mib)
@@ -210,11 +208,11 @@ class RunningEdges:
         self._owner.pop(pid, None)
 
     def _build_snapshot(self) -> JobsSnapshot:
-        opening = self._ninjas.keys() - self._joined  # their jobs need no token
+        opening = self._ninjas.keys() - self._joined  # their jobs hold no tokens yet
         busy = Counter(e.ninja for e in self._edges.values() if e.ninja not in opening)
         idle = len(self._joined - busy.keys())
         return JobsSnapshot(
-            # A job that runs a nested Ninja is no candidate for a pause
+            # Omit a job that runs a nested Ninja: it must not be paused
             jobs=tuple(edge.job for edge in self._edges.values() if not edge.nests),
             ninjas=len(busy) + idle,
             idle=idle,

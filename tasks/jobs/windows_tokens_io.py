@@ -1,10 +1,10 @@
 """Keep the jobserver's tokens in a semaphore, elect the governor by a named event. Windows only.
 
-Both names are derived from the jobserver's folder, are visible in one logon session, and disappear
-with the last process that has them open, however it ends. The first build therefore creates a
-semaphore without tokens. Tokens that a killed build took are gone with the semaphore, or the
-governor notices that they are missing. Objects of a process with higher rights (an elevated prompt)
-cannot be opened by others, which then use a separate jobserver.
+The names of both objects are derived from the jobserver's folder. The objects are visible in one
+logon session and disappear when the last process that has them open ends. The first build creates a
+semaphore without tokens. Tokens of a killed build disappear with the semaphore, or the governor
+notices that tokens are missing. A build cannot open the objects of a process with higher rights (an
+elevated prompt); such a build uses a separate jobserver.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BOOL, DWORD, HANDLE = windows_kernel.BOOL, windows_kernel.DWORD, windows_kernel.
 LONG, POINTER, TEXT = windows_kernel.LONG, windows_kernel.POINTER, windows_kernel.TEXT
 declare_function = windows_kernel.declare_function
 _MOST = 0x7FFFFFFF
-_TOKEN, _TIMEOUT = 1, 0x102  # index of the second handle; timeout
+_TOKEN, _TIMEOUT = 1, 0x102  # results of a wait: index of the second handle, timeout
 
 _create_semaphore = declare_function("CreateSemaphoreW", POINTER, LONG, LONG, TEXT, gives=HANDLE)
 _create_event = declare_function("CreateEventW", POINTER, BOOL, BOOL, TEXT, gives=HANDLE)
@@ -34,15 +34,15 @@ _set_event = declare_function("SetEvent", HANDLE)
 _wait_for_objects = declare_function(
     "WaitForMultipleObjects", DWORD, POINTER, BOOL, DWORD, gives=DWORD
 )
-# Not documented, but unchanged since Windows NT. Otherwise the count is known only by taking and
-# returning a token, and a Ninja that asks in between would get none
+# NtQuerySemaphore is undocumented, but unchanged since Windows NT. With documented functions, the
+# count can be read only by taking a token, and a Ninja that needs it meanwhile would get none
 _query_semaphore = windows_kernel.declare_native_function(
     "NtQuerySemaphore", HANDLE, ctypes.c_int, POINTER, DWORD, POINTER
 )
 
 
 class TokenSemaphore:
-    """The free tokens, as the count of a semaphore; `auth` is its name."""
+    """The free tokens, as the count of a semaphore; `auth` is the semaphore's name."""
 
     def __init__(self, name: str) -> None:
         self.auth = name
@@ -70,9 +70,9 @@ class TokenSemaphore:
             _release_semaphore(self._handle, tokens, None)
 
     def wait_for_tokens(self, seconds: float, limit: int) -> int:
-        """Wait for tokens and take up to `limit`, before Ninja takes them; return how many.
+        """Wait for tokens and take up to `limit`; return how many were taken.
 
-        Returns 0 after `seconds`, and as soon as `stop_waiting` is called.
+        Returns 0 after `seconds` without tokens, and as soon as `stop_waiting` is called.
         """
         handles = (self._stop, self._handle) if limit else (self._stop,)
         if self._wait_for_handle(*handles, seconds=seconds) != _TOKEN:
@@ -80,24 +80,24 @@ class TokenSemaphore:
         return 1 + self.take_tokens(limit - 1)
 
     def stop_waiting(self) -> None:
-        """End the current wait, and prevent further ones."""
+        """End the current wait for tokens, and prevent further waits."""
         self.stopped = True
         _set_event(self._stop)
 
     def close(self) -> None:
-        """Close the handles; tokens remain for other builds."""
+        """Close the handles; the tokens remain for other builds."""
         windows_kernel.close_handle(self._handle)
         windows_kernel.close_handle(self._stop)
 
     def _wait_for_handle(self, *handles: int, seconds: float) -> int:
-        """Return the index of the handle that was signalled first."""
+        """Return the index of the first signalled handle, or `_TIMEOUT`."""
         milliseconds = int(max(0.0, seconds) * 1000) + bool(seconds > 0)
         handle_array = (HANDLE * len(handles))(*handles)
         return _wait_for_objects(len(handles), handle_array, False, milliseconds)
 
 
 class EventLeaderLock:
-    """The named event that makes one process the governor: its creator leads until it is closed."""
+    """The named event that makes one process the governor: the one that created the event."""
 
     def __init__(self, name: str) -> None:
         self.taken = False
@@ -105,7 +105,7 @@ class EventLeaderLock:
         self._handle = 0
 
     def acquire_lead(self) -> bool:
-        """Return True if this process has the lock; False if, for example, an elevated one has."""
+        """Try to get the lock; return True if this process has it, now or from an earlier call."""
         if not self.taken and self._name:
             try:
                 handle = _create_event(None, True, False, self._name)
@@ -128,7 +128,7 @@ class EventLeaderLock:
 
 @contextlib.contextmanager
 def open_tokens(folder: Path) -> Iterator[tuple[TokenSemaphore, EventLeaderLock]]:
-    """Join the builds of `folder`; without another build there are no tokens."""
+    """Join the builds of `folder`; without other builds, begin with no tokens."""
     name = compute_semaphore_name(folder)
     try:
         semaphore = TokenSemaphore(name)

@@ -1,4 +1,4 @@
-"""The build inputs of a wheel, from which its SBOM and its provenance statement are written."""
+"""The build inputs of a wheel, which the SBOM and the provenance statement describe."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import PurePath
 from tasks.core.errors import is_secret_name, redact_secrets
 from tasks.core.model import Json
 
-EARLIEST_TIMESTAMP = 315_532_800  # 1980-01-01 UTC: a zip archive cannot store an earlier time
+EARLIEST_TIMESTAMP = 315_532_800  # 1980-01-01 UTC, the earliest time in a zip archive
 
 
 @dataclass(frozen=True)
 class SourceInfo:
     """A source tree.
 
-    `url` is "" for a local directory. A checkout has a `commit`, any other source a `digest`
-    (sha256). `edits` is a digest of the local changes, "" for a clean tree. `submodules` maps paths
-    to commits, `patches` are the sha256 of the applied patches.
+    `url` is "" for a local directory. A git checkout has a `commit`, any other source a `digest`
+    (sha256). `edits` is a digest of the local changes, "" without changes. `submodules` maps paths
+    to commits. `patches` are the sha256 digests of the applied patches.
     """
 
     url: str = ""
@@ -31,7 +31,7 @@ class SourceInfo:
 
 @dataclass(frozen=True)
 class BuildTool:
-    """A compiler; `digest` is the beginning of the sha256 of its file, "" if unknown."""
+    """A compiler; `digest` begins the sha256 of the executable, "" if unknown."""
 
     name: str
     version: str
@@ -39,18 +39,18 @@ class BuildTool:
 
 
 def describe_tool(path: str, version: str, digest: str) -> BuildTool:
-    """Return a tool with the file name of `path`, without its directory."""
+    """Return a build tool, named after the file name of `path`."""
     return BuildTool(PurePath(path).name, version, digest)
 
 
 @dataclass(frozen=True)
 class BuildInputs:
-    """A wheel by `name` and `version`, with its build inputs.
+    """The build inputs of the wheel `name` `version`.
 
-    `epoch` is the time of the source, in seconds since 1970. `cuda` is the full version of the
-    toolkit and its nvcc, "" without CUDA. `packages` are the exact requirements that provided the
-    toolkit. `torch` and `surface` are the version and the ABI fingerprint of the torch that an
-    extension was built against, "" for torch itself.
+    `epoch` is the time of the source, in seconds since 1970. `cuda` is the full version of the CUDA
+    toolkit and of nvcc, "" without CUDA. `packages` are the pinned requirements from which the
+    toolkit was installed. For an extension, `torch` and `surface` are the version and the ABI
+    fingerprint of the torch that it was built against; for torch itself, both are "".
     """
 
     name: str
@@ -68,9 +68,9 @@ class BuildInputs:
 class Invocation:
     """The settings, the resolution and the environment of a build.
 
-    `kind` is "torch" or "extension". `settings` and the `resolution` derived from them are redacted
-    already. `installed` maps the packages of the build environment to their versions. `began` and
-    `ended` are ISO times.
+    `kind` is "torch" or "extension". `settings` and `resolution` contain no secrets or local paths.
+    `installed` maps the packages of the build environment to versions. `began` and `ended` are ISO
+    times.
     """
 
     kind: str
@@ -84,7 +84,7 @@ class Invocation:
 def add_source_date(env: Mapping[str, str], date: int) -> dict[str, str]:
     """Return `env` with SOURCE_DATE_EPOCH set to the time of the source.
 
-    Compilers and archivers use it as the current time. A value of the user takes precedence.
+    Compilers and archivers use this time as the current time. A value in `env` takes precedence.
     """
     return {"SOURCE_DATE_EPOCH": str(max(date, EARLIEST_TIMESTAMP)), **env}
 
@@ -92,7 +92,7 @@ def add_source_date(env: Mapping[str, str], date: int) -> dict[str, str]:
 def redact_json(value: Json, folders: Mapping[str, str], name: str = "") -> Json:
     """Return `value` without secrets and local paths.
 
-    `folders` maps a local path to its placeholder ("{source}"). `name` is the key of the value.
+    `folders` maps local paths to placeholders ("{source}"). `name` is the key of `value`, or "".
     """
     if is_secret_name(name):
         return "***"
@@ -103,7 +103,7 @@ def redact_json(value: Json, folders: Mapping[str, str], name: str = "") -> Json
             return [redact_json(item, folders) for item in value]
         case str():
             value = redact_secrets(value)
-            # the longest path first: a directory may be inside another
+            # the longest path first: one directory may contain another
             for folder in sorted(filter(None, folders), key=len, reverse=True):
                 value = value.replace(folder, folders[folder])
     return value

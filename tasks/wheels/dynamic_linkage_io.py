@@ -31,7 +31,7 @@ ELF_MAGIC = b"\x7fELF"
 
 
 def read_elf_linkage(path: PurePath) -> Linkage | None:
-    """Return the linkage of a file, None if it is not ELF (Windows, macOS, a linker script).
+    """Return the linkage of a library, None for another format than ELF (DLL, linker script).
 
     Raises `BadArtifactError` if an ELF file is unreadable, `OSError` if the file does not exist.
     """
@@ -58,9 +58,9 @@ def read_elf_linkage(path: PurePath) -> Linkage | None:
 def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
     """Yield an ELF file for reading.
 
-    Raises `ValueError` if the file is damaged, also inside the block: pyelftools reads lazily.
+    pyelftools reads lazily: the with block raises `ValueError` at any point if the file is damaged.
     """
-    # imported here: doit checks on each run if a wheel is up to date, without reading it
+    # imported only for reading: doit loads this module in each run
     from elftools.common.exceptions import ELFError  # noqa: PLC0415
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415
 
@@ -71,7 +71,7 @@ def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
 
 
 def build_unreadable_error(path: PurePath, what: object) -> BadArtifactError:
-    """Return the error for a damaged library."""
+    """Return the error for a library that cannot be read because of `what`."""
     return BadArtifactError(
         f"the library cannot be read: {what}",
         location=str(path),
@@ -85,21 +85,21 @@ def _read_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
 
 
 def _read_folder_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
-    """Return the directories of a tag; empty ones are padding after a change."""
+    """Return the directories in a dynamic tag; skip empty ones, which are padding."""
     return tuple(part for text in _read_tags(tags, kind) for part in text.split(":") if part)
 
 
-# `	libgomp.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libgomp.so.1`, the same in every locale
+# `	libgomp.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libgomp.so.1` in every locale
 _LDCONFIG_ENTRY = re.compile(r"^\s+(\S+) \(.*\) => (/.*)$", re.MULTILINE)
 _LDCONFIG_TIMEOUT = 60.0
 
 
 def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    """Return a mapping from library names to the files in the loader's cache, best first.
+    """Return the files in the loader's cache by library name, the preferred file first.
 
-    It is empty if the system has no cache (musl, Nix); only the loader's directories remain then.
+    The result is empty if the system has no such cache (musl, Nix).
     """
-    # /sbin is often missing from the PATH of an ordinary user
+    # the PATH of a user often lacks /sbin
     places = os.pathsep.join([env.get("PATH", ""), "/usr/sbin", "/sbin"])
     program, purpose = shutil.which("ldconfig", path=places), "list the system's libraries"
     if program is None:
@@ -114,7 +114,7 @@ def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
 
 
 def parse_ldconfig_listing(listing: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the files of each library in the output of `ldconfig -p`, one per architecture."""
+    """Return the files by library name in the output of `ldconfig -p`, for all architectures."""
     paths: dict[str, tuple[str, ...]] = {}
     for name, path in _LDCONFIG_ENTRY.findall(listing):
         paths[name] = (*paths.get(name, ()), path)
@@ -122,13 +122,13 @@ def parse_ldconfig_listing(listing: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def list_loader_folders() -> tuple[str, ...]:
-    """Return the directories that the loader searches last, whatever its cache contains."""
+    """Return the default directories of the loader, which it searches last."""
     debian = f"{platform.machine()}-linux-gnu"
     return (f"/lib/{debian}", f"/usr/lib/{debian}", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
 def read_manylinux_libraries() -> frozenset[str] | None:
-    """Return the names ("libz.so.1") that every auditwheel policy allows, None if unreadable."""
+    """Return the libraries ("libz.so.1") that all policies of auditwheel allow, None if unknown."""
     file = resources.files("auditwheel") / "policy" / "manylinux-policy.json"
     try:
         policies = json.loads(file.read_text(encoding="utf-8"))
@@ -139,9 +139,9 @@ def read_manylinux_libraries() -> frozenset[str] | None:
 
 
 def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: PurePath) -> None:
-    """Set the RPATH of `library` to these directories and remove its RUNPATH.
+    """Set the RPATH of `library` to `folders` with patchelf, and remove the RUNPATH.
 
-    Without directories, both are removed. Raises `CommandFailedError`.
+    If `folders` is empty, the RPATH is removed, too. Raises `CommandFailedError`.
     """
     rpath = ("--force-rpath", "--set-rpath", ":".join(folders)) if folders else ("--remove-rpath",)
     argv, purpose = (str(program), *rpath, str(library)), f"set the RPATH of {library.name}"
@@ -149,13 +149,13 @@ def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: Pur
 
 
 _DOS_MAGIC = b"MZ"
-_IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # needed at load time, and at the first call
+_IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # DLLs to load with the file, and at the first call
 
 
 def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
-    """Return the DLLs that a file needs, in lower case, None if it is not a PE file.
+    """Return the names of the DLLs that a file needs in lower case, None for no PE file.
 
-    Windows compares DLL names without case. Raises `BadArtifactError` if a PE file is unreadable.
+    Windows ignores the case of DLL names. Raises `BadArtifactError` if a PE file is unreadable.
     """
     with path.open("rb") as stream:
         if stream.read(len(_DOS_MAGIC)) != _DOS_MAGIC:
@@ -174,7 +174,7 @@ def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
 
 
 def classify_dlls(names: Iterable[str]) -> SystemDlls | None:
-    """Return the origin of these x86-64 DLLs, None if delvewheel's lists have an unknown format."""
+    """Sort x86-64 DLLs by provider, with the lists of delvewheel; None if these are unreadable."""
     dlls = frozenset(names)
     try:
         lists: Any = importlib.import_module("delvewheel._dll_list")
@@ -185,6 +185,6 @@ def classify_dlls(names: Iterable[str]) -> SystemDlls | None:
     except (ImportError, AttributeError, TypeError):
         return None
     python = frozenset(n for n in matched if n.startswith(("python", "libpypy")))
-    # CPython for Windows ships them
+    # CPython for Windows contains these DLLs
     python |= dlls & {"python3.dll", "vcruntime140.dll", "vcruntime140_1.dll"}
     return SystemDlls((dlls & windows) | (matched - python), python, runtime - python)

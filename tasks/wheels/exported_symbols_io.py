@@ -1,9 +1,9 @@
 """Read the symbols that a library exports, from ELF or from a Windows import library.
 
 Formats: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.symtab.html, and Microsoft's "PE
-Format", section "Archive (Library) File Format". Two kinds of symbols are omitted, because no other
-library can depend on them and a change of a function body would change the ABI fingerprint: symbols
-in an anonymous namespace, and instantiations of C++ standard library templates.
+Format", section "Archive (Library) File Format". Two kinds of symbols are omitted: symbols in an
+anonymous namespace, and instantiations of C++ standard library templates. No other library can
+depend on them, but they may change with a function body and would change the ABI fingerprint.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tasks.system import shell
 from tasks.wheels.dynamic_linkage_io import ELF_MAGIC, build_unreadable_error, open_elf
 
 _ARCHIVE_SIGNATURE = b"!<arch>\n"
-_LINKER_MEMBER_HEADER = 60  # bytes before each member of an archive
+_LINKER_MEMBER_HEADER = 60  # bytes of the header before each member
 _GLOBAL_BINDING, _WEAK_BINDINGS = 1, {2, 10}  # STB_GLOBAL; STB_WEAK, STB_GNU_UNIQUE
 _EXPORTED_VISIBILITIES = {0, 3}  # STV_DEFAULT, STV_PROTECTED
 _ANONYMOUS_NAMESPACES = (b"_GLOBAL__N_", b"?A0x")
@@ -29,7 +29,7 @@ _IMPORT_PREFIX = b"__imp_"
 
 
 def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
-    """Return the symbols that the library exports, None for another format (macOS, a DLL).
+    """Return the symbols that a library exports, None for other formats (macOS, a DLL).
 
     Raises `BadArtifactError` if an ELF file or an archive is unreadable, `OSError` if the file does
     not exist.
@@ -53,7 +53,7 @@ def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
 
 
 def demangle_symbol(name: str) -> tuple[str, str]:
-    """Return a symbol as c++filt demangles it, with and without its parameters, or the name."""
+    """Return the demangled symbol with and without parameters, or `name` if c++filt fails."""
     return _run_cxxfilt(name), _run_cxxfilt(name, "-p")
 
 
@@ -73,8 +73,8 @@ def _read_elf_symbols(stream: BinaryIO) -> set[bytes]:
             raise ValueError("the library has no 64-bit dynamic symbols")
         names = elf.get_section(table["sh_link"]).data()
         entry = "<IBBH16x" if elf.little_endian else ">IBBH16x"
-        # Elf64_Sym: name, info, other, section, value, size. pyelftools needs 40 µs for each
-        # symbol, and libtorch_cpu has 76,000
+        # Elf64_Sym: name, info, other, section, value, size. pyelftools is too slow: 40 µs for
+        # each of the 76,000 symbols of libtorch_cpu
         exported = set()
         for start, info, other, section in struct.iter_unpack(entry, table.data()):
             if not section or other & 3 not in _EXPORTED_VISIBILITIES:
@@ -87,7 +87,7 @@ def _read_elf_symbols(stream: BinaryIO) -> set[bytes]:
 
 
 def _read_archive_symbols(stream: BinaryIO) -> set[bytes]:
-    """Read the first linker member: a header, the symbol count, an offset for each, the names."""
+    """Return the symbols in the first linker member: header, count, an offset each, names."""
     header = stream.read(_LINKER_MEMBER_HEADER)
     if not (header.startswith(b"/ ") and header.endswith(b"`\n")):
         raise ValueError("the archive has no list of symbols")

@@ -1,7 +1,7 @@
 """Find the external libraries of a wheel, and check that its requirements provide them.
 
-The check applies the search rules of the loader to a site-packages with only the wheel and NVIDIA's
-packages. Libraries of this machine do not count.
+The check applies the search rules of the loader to a site-packages directory that contains only the
+wheel and NVIDIA's packages. The libraries of the build machine are ignored.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from tasks.wheels.nvidia_packages import (
 
 _SITE_PACKAGES = PurePosixPath("/site-packages")
 _TORCH_LIBRARY = re.compile(r"lib(torch|c10|shm|caffe2)(_\w+)?\.so")
-_LOADER_LIBRARY = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # the loader itself
+_LOADER_LIBRARY = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # the dynamic loader
 
 
 @dataclass(frozen=True)
 class TargetEnvironment:
-    """The libraries that another machine has beside the wheel.
+    """What provides the libraries outside a wheel on another machine.
 
-    `requires` are the requirements of the wheel. `system` are the names that every manylinux Linux
-    has, None if unknown. `against` is the torch version that an extension was built against.
-    `windows` are the DLLs that come with Windows, `is_torch` is True for torch itself. `cuda` are
-    the CUDA major versions that the library names contain.
+    `requires` are the requirements of the wheel. `system` are the libraries that every manylinux
+    system has, None if unknown. `against` is the torch version that an extension was built against,
+    or "". `windows` are the DLLs that Windows or Python provides, None if unknown. `is_torch` is
+    True for torch itself. `cuda` are the CUDA major versions in the names of the needed libraries.
     """
 
     requires: Sequence[Requirement]
@@ -52,7 +52,7 @@ class TargetEnvironment:
 
 @dataclass(frozen=True)
 class ExternalLibrary:
-    """A library outside the wheel, the libraries that need it, and its provider."""
+    """A library outside the wheel; `users` need this library, and `by` is the provider."""
 
     name: str
     users: tuple[str, ...]
@@ -63,7 +63,7 @@ class ExternalLibrary:
 def find_external_libraries(
     libraries: Mapping[str, Linkage], target: TargetEnvironment
 ) -> list[ExternalLibrary]:
-    """Return the libraries that those in the wheel need from outside, sorted by name."""
+    """Return the libraries outside the wheel that libraries in the wheel need, sorted by name."""
     machine = next((one.machine for one in libraries.values()), "")
     wheel_libraries = {str(_SITE_PACKAGES / name): linkage for name, linkage in libraries.items()}
 
@@ -122,7 +122,7 @@ def _check_nvidia_library(
     provider = find_declared_requirement(package, target.requires, majors)
     if provider and reached:
         return "passed", provider
-    if has_torch(target):  # torch is imported first and has loaded them
+    if has_torch(target):  # torch is imported first and loads them
         return "passed", f"the packages of {describe_torch(target)}"
     if provider:
         return "failed", f"{provider} has it, but no RPATH leads to $ORIGIN/…/nvidia/…/lib"
@@ -131,12 +131,12 @@ def _check_nvidia_library(
 
 
 def has_torch(target: TargetEnvironment) -> bool:
-    """Return True if the wheel uses torch: importing torch first then loads its libraries."""
+    """Return True if the wheel uses torch, whose libraries are loaded before those of the wheel."""
     return bool(target.against) or _requires_torch(target)
 
 
 def describe_torch(target: TargetEnvironment) -> str:
-    """Return torch as text: as a declared requirement, or the version that was built against."""
+    """Return "torch" if it is a requirement, otherwise the version that was used for the build."""
     if _requires_torch(target):
         return "torch"
     return f"torch {target.against} (used for the build, but not in Requires-Dist)"
@@ -157,7 +157,7 @@ _STEM_SPELLINGS = {"nvtoolsext": "nvToolsExt", "nvjitlink": "nvJitLink", "cublas
 def find_external_dlls(
     needed: Mapping[str, Sequence[str]], target: TargetEnvironment
 ) -> list[ExternalLibrary]:
-    """Return the DLLs from outside that libraries need, by `needed` of each; sorted by name."""
+    """Return the DLLs outside the wheel that its libraries need (`needed`), sorted by name."""
     target = replace(target, requires=select_applicable_requirements(target.requires, "windows"))
     own_names = {PurePosixPath(name).name.lower() for name in needed}
     users: dict[str, list[str]] = defaultdict(list)
@@ -171,7 +171,7 @@ def find_external_dlls(
 
 
 def find_dll_package(name: str) -> NvidiaPackage | None:
-    """Return the NVIDIA package that has a DLL, by its lower-case name."""
+    """Return the NVIDIA package that contains the DLL `name` (lower case), None if unknown."""
     if not (match := _NUMBERED_DLL.fullmatch(name)):
         return None
     stem = match["stem"]
@@ -184,7 +184,7 @@ def _find_dll_provider(name: str, target: TargetEnvironment) -> tuple[CheckStatu
     if _DRIVER_DLL.fullmatch(name):
         return "passed", "the driver"
     if package := find_dll_package(name):
-        if has_torch(target):  # torch is imported first, and its Windows wheel contains CUDA
+        if has_torch(target):  # torch is imported first, and its wheel contains the DLLs
             return "passed", f"the packages of {describe_torch(target)}"
         if provider := find_declared_requirement(package, target.requires):
             return "not run", f"{provider} has it, but only its own code can make Windows find it"
@@ -199,7 +199,7 @@ def _check_windows_dll(name: str, target: TargetEnvironment) -> tuple[CheckStatu
         return "not run", "the library list of delvewheel cannot be read"
     if name in target.windows.redistributable:
         redistributable = "the Visual C++ redistributable"
-        if target.is_torch or has_torch(target):  # importing torch requires it
+        if target.is_torch or has_torch(target):  # torch cannot be imported without it
             return "passed", f"{redistributable}, which torch requires"
         return "failed", f"{redistributable} has it, but no requirement installs that"
     if name in target.windows.windows:

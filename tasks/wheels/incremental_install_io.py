@@ -1,7 +1,7 @@
-"""Update an installed wheel in place, with the files that uv and pip write to dist-info.
+"""Update an installed wheel in place, including the files that uv and pip write to dist-info.
 
-Such a file is written only if the present one is, byte for byte, the file expected for the previous
-wheel: only then is its format known.
+The format of an installer's file is known only if the present file is, byte for byte, the file
+expected for the previous wheel. Otherwise the wheel is not updated in place.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tasks.wheels import installed_wheel_io, wheel_archive_io, wheel_record
 from tasks.wheels.installed_wheel_io import InstalledWheel, WheelDifference
 from tasks.wheels.wheel_record import RecordRow
 
-# uv does not quote the characters that a URL may contain; pip does
+# Characters that are not quoted in a URL: uv quotes fewer characters than pip
 _SAFE_URL_CHARACTERS = {"uv": "/!$&'()*+,;:=@[]|^~", "pip": "/:" if os.name == "nt" else "/"}
 
 
 def build_installer_files(
     own: Mapping[str, bytes], old: Iterable[PurePath], new: Path
 ) -> dict[str, bytes] | None:
-    """Return the installer's files for the wheel `new` by name, None if one has an unknown format.
+    """Return the installer's files for the wheel `new` by name, None for an unknown format.
 
-    `own` are the present files, `old` the possible paths of the previous wheel.
+    `own` are the present files of the installer, `old` the possible paths of the previous wheel.
     """
     contents = dict(own)
     installer = own.get("INSTALLER", b"").decode().strip()
@@ -53,9 +53,9 @@ def build_installer_files(
 
 
 def _build_direct_url(present: bytes, installer: str, old: Iterable[PurePath], new: Path) -> bytes:
-    """Return direct_url.json (PEP 610) for the new wheel; raises for an unknown format.
+    """Return direct_url.json (PEP 610) for the new wheel; raise an error for an unknown format.
 
-    uv writes no digest and no spaces; pip before 23.1 writes no digest or one.
+    uv writes no digest and no spaces. pip writes the digest twice, before 23.1 once or not at all.
     """
     archive_info = json.loads(present)["archive_info"]
     digest = archive_info.get("hash", "").removeprefix("sha256=")
@@ -80,7 +80,7 @@ def _format_direct_url(wheel: PurePath, digest: str, installer: str, *, twice: b
 
 
 def _build_uv_cache(present: bytes, new: Path) -> bytes:
-    """Return uv_cache.json with the ctime, on Windows the mtime, of the new wheel."""
+    """Return uv_cache.json with the ctime (on Windows, the mtime) of the new wheel."""
     stamp = json.loads(present)["timestamp"]
     nanoseconds = stamp["secs_since_epoch"] * 10**9 + stamp["nanos_since_epoch"]
     if _format_uv_timestamp(nanoseconds) != present:
@@ -98,7 +98,7 @@ def _format_uv_timestamp(nanoseconds: int) -> bytes:
 
 
 class StagedFiles:
-    """Files by their RECORD path, stored under numbers in a managed directory."""
+    """New files of an installation, kept in a temporary directory until they are moved."""
 
     def __init__(self, folder: PurePath) -> None:
         files.remove_owned(folder)
@@ -107,7 +107,7 @@ class StagedFiles:
         self._places: dict[str, Path] = {}
 
     def unpack_members(self, wheel: zipfile.ZipFile, names: Iterable[str]) -> None:
-        """Extract members with the modes of uv and pip: the umask's, and the executable bits."""
+        """Extract `names` with the default file mode and executable bits, like uv and pip."""
         recorded = wheel_archive_io.read_record(wheel)
         for name in names:
             member = wheel.getinfo(name)
@@ -121,24 +121,24 @@ class StagedFiles:
             self.rows[name] = RecordRow(name, digest, str(member.file_size))
 
     def write_file(self, name: str, data: bytes) -> None:
-        """Write a file with `data`. It replaces a staged file of the same name."""
+        """Stage a file with the content `data`, instead of any staged file of the same name."""
         place = self._places[name] = self.folder / f"{len(self._places)}"
         place.write_bytes(data)
         digest = wheel_record.encode_digest(hashlib.sha256(data).digest())
         self.rows[name] = RecordRow(name, digest, str(len(data)))
 
     def move_into_place(self, name: str, target: Path) -> None:
-        """Move a staged file to `target`, replacing an existing file."""
+        """Move a staged file to `target`, and replace an existing file there."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(self._places[name], target)  # noqa: PTH105 - the one call that a test interrupts
+        os.replace(self._places[name], target)  # noqa: PTH105 - a test patches this call
 
 
 @dataclass(frozen=True)
 class WheelUpdate:
-    """The update of an installation to `wheel`, which replaces `before`. Both are verified.
+    """An update of the installation `here` from the wheel `before` to the wheel `wheel`.
 
-    `here` is the installation of `before`, which was installed from one of `places`. `scratch` is a
-    managed directory on the same disk.
+    Both wheels are verified. `places` are the paths from which `before` may have been installed.
+    `scratch` is a managed directory on the same disk as the installation.
     """
 
     here: InstalledWheel
@@ -151,7 +151,7 @@ class WheelUpdate:
 
 
 def update_installed_wheel(update: WheelUpdate) -> int | None:
-    """Return the number of written or removed files, None if only an installer can update."""
+    """Update the installation and return the number of changed files, None to use an installer."""
     with zipfile.ZipFile(update.before) as old, zipfile.ZipFile(update.wheel) as new:
         change = installed_wheel_io.compare_wheels(update.here, old, new)
         paths = [update.here.info / name for name in installed_wheel_io.INSTALLER_FILES]
@@ -165,7 +165,7 @@ def update_installed_wheel(update: WheelUpdate) -> int | None:
             for name, data in installer_files.items():
                 staged.write_file(f"{change.info}/{name}", data)
             _swap_files(update, change, staged)
-        except OSError:  # a file in use or an obstructing directory: the installer reports it
+        except OSError:  # a file in use or a directory in its place: the installer reports this
             return None
     return len(change.written) + len(change.vanished)
 
@@ -186,7 +186,7 @@ def _swap_files(update: WheelUpdate, change: WheelDifference, staged: StagedFile
     for name in described:
         staged.move_into_place(name, site / name)
     new_members = {*described, f"{change.info}/RECORD"}
-    for path in [*info.rglob("*")]:  # of the previous wheel
+    for path in [*info.rglob("*")]:  # remove files of the previous wheel
         if path.is_file() and path.relative_to(site).as_posix() not in new_members:
             _remove_file(path, site)
     _write_record(staged, _list_new_rows(update, change, staged), here, info)
@@ -196,19 +196,19 @@ def _write_record(
     staged: StagedFiles, rows: Iterable[RecordRow], here: InstalledWheel, info: Path
 ) -> None:
     staged.write_file("RECORD", wheel_record.format_record(rows, here.ending).encode())
-    del staged.rows["RECORD"]  # not a member: RECORD lists itself without a digest
+    del staged.rows["RECORD"]  # RECORD lists itself without a digest
     staged.move_into_place("RECORD", info / "RECORD")
 
 
 def _remove_bytecode(path: Path) -> None:
-    """Remove the bytecode of a source file: Python does not always check if it is stale."""
+    """Remove the bytecode of a source file, because Python may use stale bytecode."""
     if path.suffix == ".py":
         for bytecode in (path.parent / "__pycache__").glob(f"{glob.escape(path.stem)}.*.pyc"):
             bytecode.unlink()
 
 
 def _remove_file(path: Path, site: Path) -> None:
-    """Remove a file, and the directories that become empty."""
+    """Remove a file, its bytecode, and the directories that become empty."""
     path.unlink(missing_ok=True)
     _remove_bytecode(path)
     with contextlib.suppress(OSError):  # the directory is not empty
@@ -234,7 +234,7 @@ def _list_new_rows(
 
 
 def _compile_bytecode(update: WheelUpdate, example: str, sources: list[str]) -> Iterator[RecordRow]:
-    """Compile the sources as pip does, and yield the RECORD rows of those that compile."""
+    """Compile `sources` as pip does, and yield the RECORD rows of the bytecode."""
     site, listing = update.here.site, Path(update.scratch) / "sources"
     listing.write_text("".join(f"{site / name}\n" for name in sources), encoding="utf-8")
     argv = (update.python, "-m", "compileall", "-q", "-f", "-i", str(listing))

@@ -1,7 +1,7 @@
 """Format and parse the pages of a static package index (Simple Repository API).
 
-See https://packaging.python.org/specifications/simple-repository-api/. Each project has a page as
-JSON, and as HTML from a template. Links are relative, so that any server can serve them.
+See https://packaging.python.org/specifications/simple-repository-api/. Each project has a page in
+JSON, and in HTML from a template. Links are relative, so that any server can serve the pages.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _API_META = {"api-version": "1.1"}
 class IndexFile:
     """A wheel on the index.
 
-    `sha256` is the digest of the wheel, `metadata` that of its METADATA. `size` is in bytes,
-    `uploaded` in UTC (`2026-11-22T10:00:00Z`). `yanked` is the reason, "" if the file is not
-    yanked.
+    `sha256` is the digest of the wheel, `metadata` the sha256 of the METADATA file. `size` is in
+    bytes, `uploaded` in UTC (`2026-11-22T10:00:00Z`). `yanked` is the reason for yanking the file,
+    "" if the file is not yanked.
     """
 
     filename: str
@@ -38,17 +38,17 @@ class IndexFile:
 
     @property
     def project(self) -> str:
-        """Return the normalized project name."""
+        """Return the normalized name of the project."""
         return str(canonicalize_name(self.filename.partition("-")[0]))
 
     @property
     def url(self) -> str:
-        """Return the URL relative to the page; `+` is quoted: some servers read it as a space."""
+        """Return the relative URL, with `+` quoted because some servers read `+` as a space."""
         return f"../../files/{quote(self.filename)}"
 
 
 def format_project_page(name: str, files: Iterable[IndexFile]) -> str:
-    """Return a project page as JSON."""
+    """Return the page of the project `name` as JSON."""
     sorted_files = sorted(files, key=lambda file: file.filename)
     entries = [
         {
@@ -73,7 +73,7 @@ def format_project_list(names: Iterable[str]) -> str:
 
 
 def parse_project_page(text: str) -> tuple[IndexFile, ...]:
-    """Return the files of a page. Raises `ValueError` if torchyard did not write the page."""
+    """Return the files on a JSON page. Raises `ValueError` if torchyard did not write the page."""
     try:
         return tuple(
             IndexFile(
@@ -95,15 +95,15 @@ def _format_json_page(page: Mapping[str, Any]) -> str:
     return json.dumps({"meta": _API_META, **page}, indent=1, ensure_ascii=False) + "\n"
 
 
-# The parts of a local version that only identify a rebuild, as in an extension's
-# `torch2.15.0.s1a2b3c4d.cu132.sm120` and torch's `cu132.sm120.g1a2b3c4`
+# The parts of a local version that only distinguish rebuilds: `s1a2b3c4d` in an extension's
+# `torch2.15.0.s1a2b3c4d.cu132.sm120`, `g1a2b3c4` in torch's `cu132.sm120.g1a2b3c4`
 _REBUILD_LABEL = re.compile(
     r"(?:^|\.)(?:s[0-9a-f]{8}|g[0-9a-f]{7,40}|t[0-9a-f]{7}|d[0-9a-f]{6})(?=\.|$)"
 )
 
 
 def select_retained(files: Iterable[IndexFile], newest: int | None) -> tuple[IndexFile, ...]:
-    """Return the `newest` files (None: all) of each release, Python, platform, CUDA and GPU."""
+    """Return the `newest` rebuilds (None: all) per release, Python, platform, CUDA and GPU."""
     kinds: dict[tuple[str, ...], list[IndexFile]] = defaultdict(list)
     for file in files:
         name, version, build, tags = parse_wheel_filename(file.filename)

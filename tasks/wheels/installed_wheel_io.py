@@ -1,7 +1,7 @@
 """Inspect an installed distribution, and check that it is unmodified.
 
-Only names, sizes and times are compared: no file except RECORD is read. A file that is newer than
-RECORD counts as modified.
+Only names, sizes and modification times of the files are compared; their contents are not read. A
+file that is newer than RECORD counts as modified.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tasks.wheels.wheel_record import RecordRow
 class InstalledWheel:
     """An installed distribution.
 
-    `rows` are the rows of its RECORD by path, `ending` is the line ending of RECORD, and `info` is
-    its dist-info directory in `site`.
+    `site` is the site-packages directory, and `info` the dist-info directory in `site`. `rows` are
+    the rows of RECORD by path, and `ending` is the line ending of RECORD.
     """
 
     site: Path
@@ -33,14 +33,14 @@ class InstalledWheel:
 
 
 def hash_installed_record(site: Path, name: str) -> str:
-    """Return the sha256 of an installed RECORD, "" unless there is exactly one installation."""
+    """Return the sha256 of RECORD of the installed package `name`, "" if there is no single one."""
     info = _find_dist_info(site, name)
     record = info / "RECORD" if info else None
     return files.read_artifact(record).sha256 if record and record.is_file() else ""
 
 
 def has_all_files(site: Path, name: str) -> bool:
-    """Return True if every file listed in RECORD exists, except bytecode, edited or not."""
+    """Return True if every file in RECORD except bytecode exists; its content may differ."""
     info = _find_dist_info(site, name)
     if info is None or not (info / "RECORD").is_file():
         return False
@@ -49,7 +49,7 @@ def has_all_files(site: Path, name: str) -> bool:
 
 
 def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel | None:
-    """Return the distribution if its RECORD has that digest and its files match, else None."""
+    """Return the distribution, None if modified or if the sha256 of RECORD is not `digest`."""
     info = _find_dist_info(site, name)
     if info is None or not digest or hash_installed_record(site, name) != digest:
         return None
@@ -57,7 +57,7 @@ def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel 
     rows = {row.path: row for row in wheel_record.parse_record(text)}
     newline = "\r\n" if "\r\n" in text else "\n"
     if wheel_record.format_record(rows.values(), newline) != text:
-        return None  # written by an installer with another format
+        return None  # an installer with another format wrote RECORD
     newest = (info / "RECORD").stat().st_mtime_ns
     if not all(_is_unchanged(site, row, newest) for row in rows.values()):
         return None
@@ -65,7 +65,7 @@ def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel 
 
 
 def _find_dist_info(site: Path, name: str) -> Path | None:
-    """Return the dist-info directory, None if there is another or an editable installation."""
+    """Return the dist-info directory, None for several or an editable installation, or none."""
     infos = list(site.glob(f"{name}-*.dist-info"))
     others = [*site.glob(f"{name}*.egg-*"), *site.glob(f"__editable__.{name}-*")]
     return infos[0] if len(infos) == 1 and not others else None
@@ -73,7 +73,7 @@ def _find_dist_info(site: Path, name: str) -> Path | None:
 
 def _is_unchanged(site: Path, row: RecordRow, newest: int) -> bool:
     if not row.size:
-        return True  # RECORD itself, and bytecode, which Python regenerates
+        return True  # RECORD, and bytecode, which Python regenerates
     try:
         status = (site / row.path).lstat()
     except OSError:
@@ -93,11 +93,11 @@ _COMPARED_FIELDS = {
 
 @dataclass(frozen=True)
 class WheelDifference:
-    """The difference between an installed wheel and its successor, with the paths of RECORD.
+    """The difference between an installed wheel and a new wheel; paths are as in RECORD.
 
-    `info` is the name of the new dist-info, `described` are the wheel's files in it. `written` and
-    `vanished` are files outside it. `rows` are those of the new wheel. `kept` are the installer's
-    files outside dist-info: scripts and bytecode.
+    `info` is the name of the new dist-info directory, and `described` are the new wheel's files in
+    it. `written` and `vanished` are the changed and the removed files outside dist-info. `rows` are
+    the RECORD rows of the new wheel. `kept` are the rows of installed scripts and bytecode.
     """
 
     info: str
@@ -111,7 +111,7 @@ class WheelDifference:
 def compare_wheels(
     here: InstalledWheel, old: zipfile.ZipFile, new: zipfile.ZipFile
 ) -> WheelDifference | None:
-    """Return the difference to `old`, which is installed `here`; None if it needs an installer."""
+    """Return the difference from the installed `old` to `new`, None if an installer is needed."""
     (old_info, before), (info, after) = _read_record_rows(old), _read_record_rows(new)
     old_rows = {path: row for path, row in before.items() if path != f"{old_info}/RECORD"}
     if _read_compared_metadata(old, old_info) != _read_compared_metadata(new, info):
@@ -140,12 +140,12 @@ def find_bytecode_source(bytecode: str) -> str:
 
 
 def is_bytecode(path: str) -> bool:
-    """Return True if the path is bytecode, which an installer compiled."""
+    """Return True if the path is a bytecode file in a `__pycache__` directory."""
     return path.endswith(".pyc") and PurePosixPath(path).parent.name == "__pycache__"
 
 
 def _read_record_rows(archive: zipfile.ZipFile) -> tuple[str, dict[str, RecordRow]]:
-    """Return the name of dist-info and the rows of RECORD by path, without missing members."""
+    """Return the name of dist-info, and the rows of RECORD by path; skip missing members."""
     record = next(n for n in archive.namelist() if n.endswith(".dist-info/RECORD"))
     rows = wheel_record.parse_record(archive.read(record).decode("utf-8"))
     members = set(archive.namelist())
@@ -157,14 +157,14 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _is_installer_row(row: RecordRow, info: str) -> bool:
-    """Return True for a row that only an installer adds: dist-info files, bytecode, scripts."""
+    """Return True for a file that an installer adds: some dist-info files, bytecode, scripts."""
     if _is_within(row.path, info):
         return row.path.removeprefix(f"{info}/") in INSTALLER_FILES
     return is_bytecode(row.path) or row.path.startswith("../")
 
 
 def _read_compared_metadata(archive: zipfile.ZipFile, info: str) -> list[object]:
-    """Return the fields that must not change, and entry_points.txt."""
+    """Return entry_points.txt and the metadata fields that an update in place must not change."""
     names = (*_COMPARED_FIELDS, "entry_points.txt")
     members = set(archive.namelist())
     texts = {n: archive.read(f"{info}/{n}") if f"{info}/{n}" in members else b"" for n in names}

@@ -1,4 +1,4 @@
-"""Describe the exports and needs of libraries, and resolve where each needed library comes from."""
+"""Describe the exports and needs of libraries, and resolve the origin of each needed library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LibraryOrigin = Literal["wheel", "toolkit", "environment", "build", "system", "d
 
 @dataclass(frozen=True)
 class ExportedSymbols:
-    """A digest of the exported symbols; `cxx11_abi` is as in `AbiFingerprint`, from the names."""
+    """A digest of a library's exported symbols; `cxx11_abi` is as in `AbiFingerprint`."""
 
     digest: str
     cxx11_abi: bool | None
@@ -30,8 +30,8 @@ class ExportedSymbols:
 class ExportedSymbolsCache:
     """wheel-symbols.json: the exported symbols of the libraries of the last torch.
 
-    The keys are their digests in RECORD, or size and time without RECORD. `reader` is the version
-    of the reading code.
+    The keys of `libraries` are RECORD digests, or size and time of a library without RECORD.
+    `reader` is the version of the code that read the symbols.
     """
 
     reader: int
@@ -42,8 +42,8 @@ class ExportedSymbolsCache:
 class Linkage:
     """The dynamic section of a library or of a program.
 
-    `machine` is its architecture ("EM_X86_64"), `soname` is "" if it has no soname. `rpath` and
-    `runpath` are directories as written, with `$ORIGIN`.
+    `machine` is the ELF architecture ("EM_X86_64"). `soname` is "" if there is none. `needed` are
+    the needed libraries. `rpath` and `runpath` are directories that may contain `$ORIGIN`.
     """
 
     machine: str
@@ -55,7 +55,7 @@ class Linkage:
 
 @dataclass(frozen=True)
 class SystemDlls:
-    """The needed DLLs, in lower case, that come with Windows, Python or the Visual C++ runtime."""
+    """DLL names, in lower case, from Windows, from Python and from the Visual C++ runtime."""
 
     windows: frozenset[str] = frozenset()
     python: frozenset[str] = frozenset()
@@ -66,8 +66,8 @@ class SystemDlls:
 class LinkageCache:
     """wheel-linkages.json: the linkages of the libraries of the last wheel.
 
-    `libraries` maps the digest of each library in RECORD to its linkage, None if it is not an ELF
-    file. `reader` is the version of the reading code.
+    `libraries` maps the RECORD digest of each library to the linkage, None for a file that is not
+    ELF. `reader` is the version of the code that read the linkages.
     """
 
     reader: int
@@ -76,14 +76,14 @@ class LinkageCache:
 
 @dataclass(frozen=True)
 class PatchedLibraries:
-    """wheel-patched.json: patched digests in RECORD, by digests of linked file and RPATH."""
+    """wheel-patched.json: RECORD digests after setting the RPATH, by digest before and RPATH."""
 
     libraries: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class LinkedLibrary:
-    """The origin of each library that one needs, and of each absolute path, mainly of its RPATH."""
+    """The origins of the libraries that a library needs, and of its absolute (RPATH) paths."""
 
     needed: Mapping[str, LibraryOrigin]
     paths: Mapping[str, LibraryOrigin]
@@ -91,18 +91,18 @@ class LinkedLibrary:
 
 @dataclass(frozen=True)
 class WheelLibraries:
-    """wheel-libraries.json, for the user: the needs of a wheel's libraries and their origins."""
+    """wheel-libraries.json, for the user: what each library of a wheel needs, with the origins."""
 
     wheel: str
     libraries: Mapping[str, LinkedLibrary]
 
 
-_OPENED_FIRST = ("torch/lib/libtorch_global_deps.", "torch/_C.")  # by torch/__init__.py
+_OPENED_FIRST = ("torch/lib/libtorch_global_deps.", "torch/_C.")  # opened by torch/__init__.py
 
 
 @dataclass(frozen=True)
 class LoadedLibrary:
-    """A library, or the interpreter, in the process; `by` is the first library that needed it."""
+    """A library (or the interpreter) in a process; `by` is the library that loaded it, or None."""
 
     place: str
     linkage: Linkage
@@ -111,10 +111,10 @@ class LoadedLibrary:
 
 @dataclass(frozen=True)
 class LibrarySearch:
-    """The search path of the loader, beyond the paths in the libraries.
+    """The search path of the loader, except RPATH and RUNPATH.
 
-    `path` is LD_LIBRARY_PATH, `cache` maps a name to files, `folders` are searched last. `look`
-    returns the linkage of the file at a path, None if no such library exists.
+    `path` is LD_LIBRARY_PATH. `cache` is the loader's cache, which maps library names to files.
+    `folders` are searched last. `look` returns the linkage of a file, None if there is no library.
     """
 
     path: tuple[str, ...]
@@ -125,7 +125,7 @@ class LibrarySearch:
 
 @dataclass(frozen=True)
 class LibraryNeed:
-    """`library` needs `name`, and the loader finds the file `place`, None if it finds no file."""
+    """A need of `library` for the library `name`, found as the file `place`, None if not found."""
 
     library: str
     name: str
@@ -135,8 +135,8 @@ class LibraryNeed:
 def sort_by_load_order(libraries: Mapping[str, Linkage]) -> list[str]:
     """Return the libraries of a wheel in load order.
 
-    Those that torch opens first come first, then those that no other library needs. The others are
-    loaded by these, and may be found by their RPATH only.
+    The libraries that torch opens first come first, then libraries that no other library needs.
+    The remaining libraries come last: they are loaded because another library needs them.
     """
     needed = {name for linkage in libraries.values() for name in linkage.needed}
 
@@ -148,10 +148,10 @@ def sort_by_load_order(libraries: Mapping[str, Linkage]) -> list[str]:
 
 
 def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) -> list[LibraryNeed]:
-    """Return what each library needs and finds when `libraries` load in order into one process.
+    """Return the needs of all libraries when `libraries` are loaded in this order in one process.
 
-    A need is met by a library that was loaded for any other: the order in which Python opens them
-    is unknown. A library that is only opened directly, and never found by a search, meets no need.
+    A need is met if the search for any library finds the file, because the order in which Python
+    opens libraries is unknown. A library that is only opened directly meets no need.
     """
     places: dict[str, str] = {}
     opened: dict[str, LoadedLibrary] = {}
@@ -179,18 +179,18 @@ def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) ->
 def _find_library(name: str, user: LoadedLibrary, search: LibrarySearch) -> LoadedLibrary | None:
     for place in _list_candidate_paths(name, user, search):
         linkage = search.look(place)
-        # skip other architectures: 32-bit libraries are in the same cache
+        # skip other architectures: the cache also has 32-bit libraries
         if linkage and linkage.machine == user.linkage.machine:
             return LoadedLibrary(place, linkage, user)
     return None
 
 
 def _list_candidate_paths(name: str, user: LoadedLibrary, search: LibrarySearch) -> Iterator[str]:
-    if "/" in name:  # linked by path: it has no soname
+    if "/" in name:  # linked by path, because the library has no soname
         yield name
         return
     folders: list[str] = []
-    # The RPATH of the library and of those that loaded it; a RUNPATH disables the RPATH
+    # The RPATH of the library and of the libraries that loaded it; a RUNPATH disables the RPATH
     loader: LoadedLibrary | None = None if user.linkage.runpath else user
     while loader:
         folders += () if loader.linkage.runpath else _expand_origin(loader, loader.linkage.rpath)
@@ -202,7 +202,7 @@ def _list_candidate_paths(name: str, user: LoadedLibrary, search: LibrarySearch)
 
 
 def _expand_origin(one: LoadedLibrary, folders: Iterable[str]) -> Iterator[str]:
-    """Yield absolute directories. `$LIB` and `$PLATFORM` are not replaced: PyTorch uses neither."""
+    """Yield the absolute directories of an RPATH. PyTorch does not use `$LIB` and `$PLATFORM`."""
     origin = posixpath.dirname(one.place)
     for folder in folders:
         full = folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
@@ -210,10 +210,10 @@ def _expand_origin(one: LoadedLibrary, folders: Iterable[str]) -> Iterator[str]:
             yield posixpath.normpath(full)
 
 
-# From the driver's packages, which a machine without a GPU does not have
+# Libraries of the GPU driver, which a machine without a GPU does not have
 _DRIVER_LIBRARIES = ("libcuda.so", "libnvidia-", "libnvcuvid.so", "libnvoptix.so",
         "libcudadebugger.so")  # fmt: skip
-# From the C library: present wherever this Python runs
+# Libraries of the C runtime, which every Linux system with Python has
 _C_LIBRARIES = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "libutil.so", "ld-")
 _ORIGIN_PHRASES: Mapping[LibraryOrigin, str] = {
     "system": "from the system",
@@ -222,7 +222,7 @@ _ORIGIN_PHRASES: Mapping[LibraryOrigin, str] = {
     "build": "from the build folder",
     "driver": "from the driver",
 }
-_MAX_NAMES = 8  # names in a line of output; the file has all
+_MAX_NAMES = 8  # names in a line of output; wheel-libraries.json has all names
 
 
 def resolve_library_origins(
@@ -231,10 +231,10 @@ def resolve_library_origins(
     needs: Sequence[LibraryNeed],
     owner: Callable[[str], LibraryOrigin],
 ) -> WheelLibraries:
-    """Return what each library of the wheel needs, and the origins.
+    """Return what each library of the wheel needs, with the origin of each needed library.
 
-    `needs` are the needs of these libraries, by their names in the wheel. `owner` returns the
-    origin of a file or directory. Raises `BadArtifactError` for a library that is not found.
+    `needs` are the needs of `libraries`, with paths inside the wheel. `owner` returns the origin of
+    a file or directory. Raises `BadArtifactError` if a needed library is not found.
     """
     _require_all_found(wheel, libraries, [need for need in needs if not need.place])
     linked = {}
@@ -244,7 +244,7 @@ def resolve_library_origins(
             for need in needs
             if need.library == library
         }
-        # also of needed libraries without soname
+        # a needed library without soname is an absolute path, too
         paths = (*linkage.rpath, *linkage.runpath, *linkage.needed)
         origins = {path: owner(path) for path in paths if path.startswith("/")}
         linked[library] = LinkedLibrary(needed, origins)
@@ -252,7 +252,7 @@ def resolve_library_origins(
 
 
 def is_driver_library(name: str) -> bool:
-    """Return True if a library may be missing on the build machine, which may have no GPU."""
+    """Return True for a library of the GPU driver, which a build machine without a GPU lacks."""
     return name.startswith(_DRIVER_LIBRARIES)
 
 
@@ -295,14 +295,14 @@ def summarize_libraries(found: WheelLibraries) -> str:
 
 
 def needs_toolkit_libraries(found: WheelLibraries) -> bool:
-    """Return True if any library uses a CUDA library of this machine."""
+    """Return True if any library needs a CUDA library of the system or the CUDA toolkit."""
     needed = (one for linked in found.libraries.values() for one in linked.needed.items())
     local = {"system", "toolkit"}
     return any(find_nvidia_package(name) and origin in local for name, origin in needed)
 
 
 def list_rpath_warnings(found: WheelLibraries) -> Iterator[str]:
-    """Yield a warning for each path in the build directory that a library refers to."""
+    """Yield a warning for each path of the build directory in the RPATH of a library."""
     users: dict[str, list[str]] = defaultdict(list)
     for name, linked in found.libraries.items():
         for path, origin in linked.paths.items():

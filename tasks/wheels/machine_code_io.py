@@ -1,6 +1,6 @@
 """Read for which GPU architectures a shared library contains code, with or without cuobjdump.
 
-cuobjdump needs no GPU. Which GPUs run the code: `tasks.knowledge.machine_code_rules`.
+cuobjdump needs no GPU. `tasks.knowledge.machine_code_rules` tells which GPUs run the code.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tasks.wheels.dynamic_linkage_io import ELF_MAGIC
 BinaryData = mmap.mmap | bytes
 
 _PE_MAGIC, _ARCHIVE_MAGIC = b"MZ", b"!<arch>\n"
-_MEMBER_HEADER_SIZE = 60  # bytes of a member's header, ar(5)
-_PE_ENTRY = struct.Struct("<8s8xII")  # name, size in the file, offset
+_MEMBER_HEADER_SIZE = 60  # bytes of the header of a member, see ar(5)
+_PE_ENTRY = struct.Struct("<8s8xII")  # fields: name, size in the file, offset
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a file: its name, offset and size in bytes."""
+    """A section of an object file; `start` and `size` are in bytes."""
 
     name: str
     start: int
@@ -40,7 +40,7 @@ class Section:
 
 
 def read_sections(data: BinaryData) -> Iterator[Section]:
-    """Yield the sections; raises `ValueError` or `struct.error` if the file is damaged."""
+    """Yield the sections of a file; raise `ValueError` or `struct.error` if it is damaged."""
     if data[: len(ELF_MAGIC)] == ELF_MAGIC:
         yield from _read_elf_sections(cast("BinaryIO", data))  # mmap has all methods that are used
     elif data[: len(_PE_MAGIC)] == _PE_MAGIC:
@@ -52,7 +52,7 @@ def read_sections(data: BinaryData) -> Iterator[Section]:
 def _read_elf_sections(stream: BinaryIO, begin: int = 0) -> Iterator[Section]:
     with dynamic_linkage_io.open_elf(stream) as elf:
         for section in elf.iter_sections():
-            if section["sh_type"] != "SHT_NOBITS":  # occupies no space in the file
+            if section["sh_type"] != "SHT_NOBITS":  # a section without data in the file
                 yield Section(section.name, begin + section["sh_offset"], section["sh_size"])
 
 
@@ -85,22 +85,22 @@ _CUOBJDUMP_TIMEOUT = 600.0
 
 @dataclass(frozen=True)
 class MachineCodeImages:
-    """The number of images of each architecture in a library."""
+    """The number of device code images in a library for each architecture."""
 
     cubins: Counter[Arch]
     ptx: Counter[Arch]
 
     @property
     def code(self) -> MachineCode:
-        """Return the architectures without the counts."""
+        """Return the architectures without the numbers of images."""
         return MachineCode(frozenset(self.cubins), frozenset(self.ptx))
 
     @property
     def common_code(self) -> MachineCode:
         """Return the architectures with at least a quarter of the images of the most frequent one.
 
-        libtorch_cuda of 2.15 has 476 images of each architecture that it was built for, and 1 to 59
-        of others (`8.9`, `9.0a`): single kernels, with which a GPU runs nothing.
+        libtorch_cuda of 2.15 has 476 images of each target architecture. For some other
+        architectures (`8.9`, `9.0a`) it has 1 to 59 images of single kernels, which are not enough.
         """
         least = max([*self.cubins.values(), *self.ptx.values()], default=0) / 4
         kinds = (self.cubins, self.ptx)
@@ -108,7 +108,7 @@ class MachineCodeImages:
 
 
 def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImages:
-    """Count the images of a library with one run of cuobjdump."""
+    """Return the device code images of a library, as cuobjdump lists them."""
     if not Path(library).is_file():
         raise _build_missing_error(library)
     argv = (cuobjdump, "-lelf", "-lptx", str(library))
@@ -126,7 +126,7 @@ def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImage
 
 
 def parse_cuobjdump_listing(listing: str) -> MachineCodeImages:
-    """Count the images in the output of `cuobjdump -lelf -lptx`, one per line; skip other lines."""
+    """Return the images in the output of `cuobjdump -lelf -lptx`; skip all other lines."""
     entries = _CUOBJDUMP_LINE.findall(listing)
     return MachineCodeImages(
         cubins=Counter(Arch.parse_capability(sm) for kind, sm in entries if kind == "ELF"),
@@ -135,11 +135,11 @@ def parse_cuobjdump_listing(listing: str) -> MachineCodeImages:
 
 
 _LINKED_SECTIONS = (".nv_fatbin", ".nv_fatb")
-_RELOCATABLE_SECTIONS = ("__nv_relfatbin", "__nv_rel")  # of -rdc: runs only after device linking
+_RELOCATABLE_SECTIONS = ("__nv_relfatbin", "__nv_rel")  # code (-rdc) that needs device linking
 _FATBIN_MAGIC = struct.pack("<I", 0xBA55ED50)
-# magic, version, header size, size of the content
+# Fields: magic number, version, header size, size of the content
 _CONTAINER_HEADER = struct.Struct("<4sHHQ")
-# kind, version, header size, image size, arch, flags
+# Fields: kind, version, header size, image size, architecture, flags
 _IMAGE_HEADER = struct.Struct("<HHIQ12xI8xQ")
 _FATBIN_VERSION = 1
 _PTX_KIND, _CUBIN_KIND = 1, 2
@@ -147,14 +147,14 @@ _ARCH_SUFFIXES = {0: "", 0x100000: "a", 0x200000: "f"}
 
 
 def has_device_code(library: PurePath) -> bool:
-    """Return True if a library contains device code, judging by its section names only."""
+    """Return True if a library has a section for device code; the content is not read."""
     names = (*_LINKED_SECTIONS, *_RELOCATABLE_SECTIONS)
     with _open_library(library) as data:
         return any(part.name in names for part in read_sections(data))
 
 
 def read_fatbin_images(library: PurePath) -> MachineCodeImages:
-    """Count the images of a library; raises `BadArtifactError` if its format is unknown."""
+    """Return the images of a library without cuobjdump; raise `BadArtifactError` if unreadable."""
     images = MachineCodeImages(Counter(), Counter())
     with _open_library(library) as data:
         parts = list(read_sections(data))
@@ -193,7 +193,7 @@ def _build_missing_error(library: PurePath) -> BadArtifactError:
 
 
 def _count_images(found: MachineCodeImages, data: BinaryData, part: Section) -> None:
-    """Count the images of a section; only zeros are between containers."""
+    """Add the images in a section to `found`; raise `ValueError` if the format is unknown."""
     offset, end = part.start, part.start + part.size
     while 0 <= (offset := data.find(_FATBIN_MAGIC, offset, end)) <= end - _CONTAINER_HEADER.size:
         _, version, header, size = _CONTAINER_HEADER.unpack_from(data, offset)
@@ -201,7 +201,7 @@ def _count_images(found: MachineCodeImages, data: BinaryData, part: Section) -> 
         if version != _FATBIN_VERSION or header < _CONTAINER_HEADER.size or offset > end:
             raise ValueError(f"a fatbin of version {version} is damaged or unsupported")
         for kind, arch in _iterate_images(data, first, offset):
-            if kind in (_CUBIN_KIND, _PTX_KIND):  # skip others: LTO and indexes are no code
+            if kind in (_CUBIN_KIND, _PTX_KIND):  # other kinds (LTO, indexes) are no machine code
                 (found.cubins if kind == _CUBIN_KIND else found.ptx)[arch] += 1
 
 
@@ -217,12 +217,12 @@ def _iterate_images(data: BinaryData, at: int, end: int) -> Iterator[tuple[int, 
 
 @dataclass(frozen=True)
 class MachineCodeReader:
-    """A reader of machine code; `cuobjdump` is the path of the program, "" if it is missing."""
+    """A reader of device code; `cuobjdump` is the program's path, "" to read without cuobjdump."""
 
     cuobjdump: str = ""
 
     def read_images(self, library: Path) -> MachineCodeImages:
-        """Return the images of a library; raises `BadArtifactError` if it is unreadable."""
+        """Return the images of a library; raise `BadArtifactError` if the file is unreadable."""
         if self.cuobjdump:
             return read_cuobjdump_images(self.cuobjdump, library)
         return read_fatbin_images(library)

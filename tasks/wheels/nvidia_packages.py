@@ -1,8 +1,8 @@
-"""Map libraries to NVIDIA's packages: their names for a CUDA version and their directories.
+"""Map libraries to NVIDIA's packages, with package names and directories per CUDA version.
 
-Up to CUDA 12 every package has a separate directory, `nvidia/cublas/lib` of nvidia-cublas-cu12.
-From 13 on the packages of the toolkit share `nvidia/cu13/lib` and have no -cu13 in their names.
-Packages with separate releases, such as cuDNN and NCCL, did not change.
+Up to CUDA 12, every package has a separate directory: nvidia-cublas-cu12 has `nvidia/cublas/lib`.
+From CUDA 13 on, the packages of the toolkit share `nvidia/cu13/lib`, and the names do not end in
+-cu13. Packages with separate releases, such as cuDNN and NCCL, still have both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 _SHARED_FOLDER_MAJOR = 13
-_SHARED_FOLDER = re.compile(r"cu\d+")  # nvidia/cu13: the toolkit from 13.0 on is in one directory
+_SHARED_FOLDER = re.compile(r"cu\d+")  # nvidia/cu13 has the toolkit from 13.0 on
 _FILE_VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)*)$")
 _MIN_VERSION_PARTS = 3  # minimum number of parts in a version
 _LIBRARY_PATH_PARTS = 4  # nvidia/cublas/lib/libcublas.so.12
@@ -25,11 +25,11 @@ _LIBRARY_PATH_PARTS = 4  # nvidia/cublas/lib/libcublas.so.12
 
 @dataclass(frozen=True)
 class NvidiaPackage:
-    """A package name without nvidia- and -cu12.
+    """A package of NVIDIA; `name` is without `nvidia-` and `-cu12`.
 
-    `extra` is its extra of cuda-toolkit, "" if it is not part of the toolkit. `numbered` says
-    whether the file name of a library contains the whole version of the package, its beginning, or
-    another number.
+    `extra` is the extra of cuda-toolkit that installs the package, "" for packages outside the
+    toolkit. `numbered` tells whether the file names of the libraries contain the whole version of
+    the package, the beginning of the version, or another number.
     """
 
     name: str
@@ -42,7 +42,7 @@ class NvidiaPackage:
         return f"nvidia-{self.name}" if shared else f"nvidia-{self.name}-cu{major}"
 
     def format_folder(self, major: int) -> str:
-        """Return the directory of the libraries, relative to site-packages."""
+        """Return the library directory for CUDA `major`, relative to site-packages."""
         shared = self.extra and major >= _SHARED_FOLDER_MAJOR
         return f"nvidia/{f'cu{major}' if shared else self.name.replace('-', '_')}/lib"
 
@@ -78,13 +78,13 @@ _NUMBERED_BY_CUDA = {
 
 
 def find_nvidia_package(library: str) -> NvidiaPackage | None:
-    """Return the package that contains a library, by the library's file name."""
+    """Return the package that contains the library with a file name, None if unknown."""
     stem = library.partition(".so")[0]
     return _PACKAGES_BY_LIBRARY.get("libcudnn" if stem.startswith("libcudnn_") else stem)
 
 
 def find_package_by_distribution(name: str) -> NvidiaPackage | None:
-    """Return the package with that name on the index: `nvidia-cublas-cu12`, `nvidia-cublas`."""
+    """Return the package with an index name (`nvidia-cublas-cu12`), None if unknown."""
     stem = re.sub(r"-cu\d+$", "", canonicalize_name(name).removeprefix("nvidia-"))
     return next((one for one in _PACKAGES_BY_LIBRARY.values() if one.name == stem), None)
 
@@ -92,7 +92,7 @@ def find_package_by_distribution(name: str) -> NvidiaPackage | None:
 def find_declared_requirement(
     of: NvidiaPackage, requires: Iterable[Requirement], majors: Collection[int] = ()
 ) -> str:
-    """Return the requirement that provides a package for one of these CUDA versions, or any."""
+    """Return the requirement that installs a package for CUDA `majors` (empty: any), or ""."""
     pattern = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
     names = {of.format_distribution(major) for major in majors}
     for requirement in requires:
@@ -107,28 +107,28 @@ def find_declared_requirement(
 
 
 def _allows_cuda_major(requirement: Requirement, major: int) -> bool:
-    """Return True if a release of this CUDA version satisfies the requirement."""
+    """Return True if any release of CUDA `major` may satisfy the requirement."""
     versions = [one.version.removesuffix(".*") for one in requirement.specifier]
     major_versions = [one for one in versions if one.partition(".")[0] == str(major)]
-    trials = (f"{major}.0", *major_versions, f"{major}.999")  # also before and after all of them
+    trials = (f"{major}.0", *major_versions, f"{major}.999")  # with lowest and highest
     return any(requirement.specifier.contains(one, prereleases=True) for one in trials)
 
 
 def parse_library_majors(library: str) -> Collection[int]:
-    """Return the CUDA major version in a library's name (libcublas.so.12), if it has one."""
+    """Return the CUDA major version in a library name (libcublas.so.12), () without one."""
     stem, _, numbers = library.partition(".so.")
     major = numbers.partition(".")[0]
     return (int(major),) if stem in _NUMBERED_BY_CUDA and major.isdigit() else ()
 
 
 def parse_distribution_majors(distribution: str) -> Collection[int]:
-    """Return the CUDA major versions of a package on the index; without -cu12 all from 13 on."""
+    """Return the CUDA major versions for a package name; without -cu12, all from 13 on."""
     match = re.search(r"-cu(\d+)$", distribution)
     return (int(match[1]),) if match else range(_SHARED_FOLDER_MAJOR, 100)
 
 
 def is_in_package_folder(place: PurePosixPath) -> bool:
-    """Return True for a file of a package, `nvidia/cublas/lib/libcublas.so.12` in site-packages."""
+    """Return True for a library in its package directory: `nvidia/cublas/lib/libcublas.so.12`."""
     package = find_nvidia_package(place.name)
     if package is None or len(place.parts) != _LIBRARY_PATH_PARTS:
         return False
@@ -140,11 +140,11 @@ def is_in_package_folder(place: PurePosixPath) -> bool:
 
 
 def build_pinned_requirement(of: NvidiaPackage, cuda: str, file: str) -> str:
-    """Return the requirement for the package that contains `file` of a CUDA `cuda` toolkit.
+    """Return the requirement for the package with the library `file` of CUDA `cuda`.
 
     `libcublas.so.12.4.5.8` of CUDA 12.4.131 → `nvidia-cublas-cu12==12.4.5.8`. If the file name has
     only the beginning of the version, the requirement allows all versions with that beginning. If
-    it has another number, the requirement allows all versions of that CUDA release.
+    the file name has another number, the requirement allows all versions of that CUDA release.
     """
     major, minor = cuda.split(".")[:2]
     numbers = _FILE_VERSION.search(file)

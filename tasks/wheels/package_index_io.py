@@ -1,4 +1,4 @@
-"""Write a package index: wheels and pages, in an order that keeps readers consistent."""
+"""Write a package index: first the wheels, then the pages, so that all links are valid."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tasks.wheels.index_pages import IndexFile, select_retained
 
 
 def render_index_pages(templates: PurePath, listed: Iterable[IndexFile]) -> dict[str, str]:
-    """Return the page texts by path below the index: the projects, then the list of projects."""
+    """Return the texts of all pages by path in the index; the list of projects is last."""
     by_project: dict[str, list[IndexFile]] = defaultdict(list)
     for file in sorted(listed, key=lambda one: one.filename):
         by_project[file.project].append(file)
@@ -42,12 +42,12 @@ def render_index_pages(templates: PurePath, listed: Iterable[IndexFile]) -> dict
     return pages
 
 
-_REMOVAL_DELAY = datetime.timedelta(days=1)  # a client may still use the previous page
+_REMOVAL_DELAY = datetime.timedelta(days=1)  # clients may still use an old page
 _REMOVAL_LIST = "leaving.json"
 
 
 def read_indexed_files(index: PurePath) -> dict[str, IndexFile]:
-    """Return the listed files by file name. Raises `TorchyardError` if a page is broken."""
+    """Return the files on all pages by name. Raises `TorchyardError` for an unreadable page."""
     indexed: dict[str, IndexFile] = {}
     for page in sorted(Path(index).glob("simple/*/index.json")):
         try:
@@ -63,13 +63,13 @@ def read_indexed_files(index: PurePath) -> dict[str, IndexFile]:
 
 
 def add_wheel(index: PurePath, wheel: Path) -> IndexFile:
-    """Copy a wheel and its METADATA to the index and return its entry, which no page lists yet."""
+    """Copy a wheel and METADATA to the index; return the entry to list on a page."""
     metadata = wheel_archive_io.read_wheel_metadata(wheel)
     artifact = files.read_artifact(wheel)
     place = Path(index) / "files" / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.is_file() and files.read_artifact(place).sha256 != artifact.sha256:
-        raise BadArtifactError(  # other content under that name would break existing lock files
+        raise BadArtifactError(  # other content would break existing lock files
             f"the index already contains a different {place.name}. Published files never change",
             location=str(place),
             hint="build the wheel with another wheel.local_version, or yank the published wheel "
@@ -97,7 +97,7 @@ def _resolve_metadata_path(wheel: Path) -> Path:
 
 
 def yank_file(indexed: Mapping[str, IndexFile], filename: str, reason: str) -> dict[str, IndexFile]:
-    """Return the files with one yanked; an empty reason undoes the yank."""
+    """Return the files with `filename` marked as yanked; a `reason` of "" removes the mark."""
     if filename not in indexed:
         near = difflib.get_close_matches(filename, indexed, n=3, cutoff=0.0)
         hint = f"name one of these wheels: {', '.join(near)}" if near else "run: doit publish"
@@ -106,7 +106,7 @@ def yank_file(indexed: Mapping[str, IndexFile], filename: str, reason: str) -> d
 
 
 def write_index(index: PurePath, templates: PurePath, listed: Collection[IndexFile]) -> None:
-    """Write the pages, the list of projects last; remove wheels a day after they were listed."""
+    """Write the pages; remove each wheel that no page has listed for a day."""
     pages = render_index_pages(templates, listed)
     for name, page_text in pages.items():
         files.write_atomic(Path(index) / name, page_text)
@@ -128,7 +128,7 @@ def write_index(index: PurePath, templates: PurePath, listed: Collection[IndexFi
 
 
 def read_pending_removals(index: PurePath) -> dict[str, str]:
-    """Return the time since when no page lists a wheel, for the wheels kept for older pages."""
+    """Return the wheels to be removed, each with the time since which no page lists the wheel."""
     path = Path(index) / _REMOVAL_LIST
     if not path.is_file():
         return {}
@@ -144,7 +144,7 @@ def _read_clock() -> datetime.datetime:
 
 
 def find_index_problems(index: PurePath, templates: PurePath, newest: int | None) -> Iterator[str]:
-    """Yield each problem of the index as a sentence. `newest` is publish.keep."""
+    """Yield a message for each problem of the index. `newest` is publish.keep."""
     folder = Path(index)
     indexed = read_indexed_files(folder)
     expected = {f"files/{file.filename}": file.sha256 for file in indexed.values()}
@@ -168,7 +168,7 @@ def find_index_problems(index: PurePath, templates: PurePath, newest: int | None
 # user@host:path, as in ssh and rsync; a Windows drive has no @
 _REMOTE_DEST = re.compile(r"[\w.-]+@[\w.-]+:\S+")
 _INDEX_PLACEHOLDER = "{index}"
-# The wheels before the pages that list them, deletions last; rsync replaces files by a rename
+# First the wheels, then the pages that list them, then the deletions
 _RSYNC_PASSES = (
     ("--partial", "--include=/files/***", "--exclude=*"),
     ("--delay-updates", "--include=/simple/***", "--exclude=*"),
@@ -177,16 +177,16 @@ _RSYNC_PASSES = (
 
 
 def is_local_index(dest: str) -> bool:
-    """Return True if the index itself is at `dest`, so that no copy is uploaded."""
+    """Return True if `dest` is a local path: the index is written there and not uploaded."""
     return _INDEX_PLACEHOLDER not in dest and not _REMOTE_DEST.fullmatch(dest)
 
 
 def upload_index(dest: str, index: PurePath, log: PurePath) -> None:
-    """Copy `index` to `user@host:path`, or with a command in which `{index}` is its path.
+    """Copy `index` to `dest`: `user@host:path`, or a command that contains `{index}`.
 
     Raises `CommandFailedError`, or `MissingToolError` if rsync is not installed.
     """
-    env = dict(os.environ)  # unfiltered: the user's command may need any variable
+    env = dict(os.environ)  # complete, because the user's command may need any variable
     if _INDEX_PLACEHOLDER in dest:
         argv = tuple(word.replace(_INDEX_PLACEHOLDER, str(index)) for word in shlex.split(dest))
         shell.run_command(Command(argv, env, "upload the index", log=log))

@@ -1,7 +1,7 @@
 """Build the SBOM and the provenance statement of a wheel, and compare them.
 
-The SBOM is CycloneDX 1.6, written by the CycloneDX library; equal inputs give equal bytes. Its
-place: https://peps.python.org/pep-0770/. Its format: https://cyclonedx.org/docs/1.6/json/.
+The SBOM has the format CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json/), and a path in the
+wheel according to https://peps.python.org/pep-0770/. Equal inputs give equal bytes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from cyclonedx.model.component import Component
     from packageurl import PackageURL
 
-SBOM_PATH = "sboms/torchyard.cdx.json"  # in dist-info
+SBOM_PATH = "sboms/torchyard.cdx.json"  # path relative to dist-info
 _TORCHYARD_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/torchyard")
 _GITHUB_URL = "https://github.com/"
 
 
 def build_sbom(inputs: BuildInputs) -> str:
-    """Return the SBOM. Its serial number is derived from the rest of the document."""
-    from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415 - only for a new wheel
+    """Return the SBOM as JSON, with a serial number derived from the rest of the document."""
+    from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415 - needed only for a new wheel
     from cyclonedx.model.component import Component  # noqa: PLC0415
     from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415
 
@@ -51,7 +51,7 @@ def build_sbom(inputs: BuildInputs) -> str:
 
 
 def build_purl(kind: str, name: str, version: str) -> PackageURL:
-    """Return a package URL (https://github.com/package-url/purl-spec), also for GitHub."""
+    """Return a package URL (https://github.com/package-url/purl-spec) of type `kind`."""
     from packageurl import PackageURL  # noqa: PLC0415
 
     namespace, _, rest = name.rpartition("/")
@@ -59,7 +59,7 @@ def build_purl(kind: str, name: str, version: str) -> PackageURL:
 
 
 def format_repository_purl(tree: SourceInfo) -> str:
-    """Return the package URL of a source, "" unless it is a commit of a GitHub repository."""
+    """Return the package URL of a commit on GitHub, "" for any other source."""
     if not tree.url.startswith(_GITHUB_URL) or not tree.commit:
         return ""
     path = tree.url.removeprefix(_GITHUB_URL).removesuffix("/").removesuffix(".git").lower()
@@ -83,7 +83,7 @@ def _build_source_components(tree: SourceInfo) -> Iterator[Component]:
 
 
 def _build_tool_components(inputs: BuildInputs) -> Iterator[Component]:
-    """Yield the tools of the build, which are excluded from the wheel's contents."""
+    """Yield the tools and packages that the build used and the wheel does not contain."""
     build_tool = functools.partial(_build_component, inside=False)
     if version := inputs.torch:
         url = str(build_purl("pypi", "torch", version))
@@ -100,7 +100,7 @@ def _build_tool_components(inputs: BuildInputs) -> Iterator[Component]:
 
 
 def _parse_pinned_packages(inputs: BuildInputs) -> Iterator[tuple[str, str]]:
-    """Yield the name and version of each package that provided the toolkit."""
+    """Yield name and version of each package from which the CUDA toolkit was installed."""
     for requirement in map(Requirement, inputs.packages):
         yield requirement.name, str(requirement.specifier).removeprefix("==")
 
@@ -139,8 +139,8 @@ PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 def build_statement(
     inputs: BuildInputs, artifact: Artifact, invocation: Invocation
 ) -> dict[str, Any]:
-    """Return the provenance statement (in-toto, SLSA) as JSON values."""
-    # Without the built package, which may be installed already
+    """Return the provenance statement (in-toto, SLSA) of a wheel as a JSON object."""
+    # The built package is excluded, because it may be installed already
     excluded = {"torch", canonicalize_name(inputs.name)}
     installed = {n: v for n, v in sorted(invocation.installed.items()) if n not in excluded}
     resolution = invocation.resolution if isinstance(invocation.resolution, dict) else {}
@@ -204,7 +204,7 @@ def _list_tool_dependencies(inputs: BuildInputs) -> Iterator[dict[str, Any]]:
 def _list_package_dependencies(
     inputs: BuildInputs, installed: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the packages that provided the toolkit, then all others of the build environment."""
+    """Yield the packages of the CUDA toolkit, then all others of the build environment."""
     pinned = dict(_parse_pinned_packages(inputs))
     names = set(map(canonicalize_name, pinned))
     others = {name: version for name, version in installed.items() if name not in names}
@@ -212,30 +212,30 @@ def _list_package_dependencies(
         yield {"name": f"package:{name}", "uri": str(build_purl("pypi", name, version))}
 
 
-# In both documents; the SBOM also lists the toolkit's packages, the statement those of the build
+# Entries in both SBOM and statement. Each document also lists packages that the other may lack
 _COMPARED_PARTS = ("source", "submodule:", "patch:", "torch", "cuda", "compiler:")
 
 
 def find_value(document: Any, *path: str) -> Any:
-    """Return the value at a path of keys, None if there is no such key."""
+    """Return the value at a path of keys in a JSON document, None if a key is missing."""
     for key in path:
         document = document.get(key) if isinstance(document, Mapping) else None
     return document
 
 
 def find_list(document: Any, *path: str) -> list[Any]:
-    """Return the list at a path of keys, empty if there is no such list."""
+    """Return the list at a path of keys in a JSON document, [] if there is no list."""
     value = find_value(document, *path)
     return value if isinstance(value, list) else []
 
 
 def read_internal_parameter(statement: Mapping[str, Any] | None, key: str) -> Any:
-    """Return an internal parameter of the statement: a result of the resolution."""
+    """Return an internal parameter (a resolved value) of a statement, None if missing."""
     return find_value(statement, "predicate", "buildDefinition", "internalParameters", key)
 
 
 def read_target_archs(statement: Mapping[str, Any] | None) -> list[Arch]:
-    """Return the compute capabilities that the wheel was built for; skip malformed ones."""
+    """Return the target GPU architectures in a statement; skip malformed entries."""
     recorded = read_internal_parameter(statement, "archs")
     archs = []
     for text in recorded if isinstance(recorded, list) else []:
@@ -245,21 +245,21 @@ def read_target_archs(statement: Mapping[str, Any] | None) -> list[Arch]:
 
 
 def read_built_archs(statement: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
-    """Return the architectures of each library, as read when it was built."""
+    """Return the GPU architectures of each library that a statement recorded at build time."""
     recorded = read_internal_parameter(statement, "held")
     pairs = recorded.items() if isinstance(recorded, Mapping) else ()
     return {str(name): tuple(map(str, archs)) for name, archs in pairs if isinstance(archs, list)}
 
 
 def find_torch_version(sbom: Mapping[str, Any] | None) -> str:
-    """Return the version of torch that an extension was built against."""
+    """Return the torch version that an extension was built against, "" if not in the SBOM."""
     return dict(_list_sbom_versions(sbom)).get("torch", "")
 
 
 def find_differences(
     sbom: Mapping[str, Any], name: str, version: str, statement: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Yield each difference of an SBOM from METADATA or from the statement."""
+    """Yield each difference of an SBOM from METADATA (`name`, `version`) or the statement."""
     component = find_value(sbom, "metadata", "component")
     sbom_name, sbom_version = (find_value(component, key) for key in ("name", "version"))
     if canonicalize_name(str(sbom_name)) != canonicalize_name(name):

@@ -26,9 +26,9 @@ LIBRARY_SUFFIXES = (".so", ".pyd", ".dll", ".dylib")
 
 
 def verify_wheel(wheel: PurePath, python_version: str) -> Mapping[str, str]:
-    """Verify file name, tags and RECORD; return the sha256 of each member by path, as in RECORD.
+    """Verify file name, tags and RECORD of a wheel; return the RECORD digests by path.
 
-    Raises `BadArtifactError` with the name of the wrong member.
+    Raises `BadArtifactError`, which names the member that does not match.
     """
     require_tags(wheel, python_version)
     with open_wheel(wheel) as archive:
@@ -40,7 +40,7 @@ def verify_wheel(wheel: PurePath, python_version: str) -> Mapping[str, str]:
 def require_recorded(
     archive: zipfile.ZipFile, recorded: Mapping[str, str], wheel: PurePath
 ) -> None:
-    """Raise `BadArtifactError` for the first member that does not match RECORD."""
+    """Raise `BadArtifactError` if a member does not match its RECORD digest in `recorded`."""
     for member in archive.infolist():
         digest = require_member_digest(member, recorded, wheel)
         if digest and hash_member(archive, member) != digest:
@@ -49,7 +49,7 @@ def require_recorded(
 
 @contextmanager
 def open_wheel(wheel: PurePath) -> Iterator[zipfile.ZipFile]:
-    """Yield the archive for reading. Raises `BadArtifactError` if it is not a valid archive."""
+    """Yield the archive of a wheel. Raises `BadArtifactError` if the archive is not valid."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             yield archive
@@ -58,7 +58,7 @@ def open_wheel(wheel: PurePath) -> Iterator[zipfile.ZipFile]:
 
 
 def require_tags(wheel: PurePath, python_version: str) -> None:
-    """Raise `BadArtifactError` if the wheel is not for that CPython on this platform."""
+    """Raise `BadArtifactError` unless the wheel is for `python_version` on this platform."""
     try:
         _, _, _, wheel_tags = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename as error:
@@ -75,7 +75,7 @@ def require_tags(wheel: PurePath, python_version: str) -> None:
 
 
 def list_libraries(recorded: Mapping[str, str]) -> Iterator[str]:
-    """Yield the shared libraries and extension modules among the members."""
+    """Yield the paths of the shared libraries and extension modules among the members."""
     for name in recorded:
         path = PurePosixPath(name)
         if path.suffix in LIBRARY_SUFFIXES or ".so." in path.name:
@@ -83,7 +83,7 @@ def list_libraries(recorded: Mapping[str, str]) -> Iterator[str]:
 
 
 def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str, ...] = ()) -> str:
-    """Return a digest of the installed content without metadata and version files."""
+    """Return a digest of all members of a wheel except metadata and `version_files`."""
     compared = {
         name: digest
         for name, digest in recorded.items()
@@ -93,7 +93,7 @@ def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str
 
 
 def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
-    """Return the digests in an installed RECORD by path, {} without one (conda, the system)."""
+    """Return the digests in an installed RECORD by path, {} without RECORD (conda, system)."""
     for record in Path(site_packages).glob(f"{name}-*.dist-info/RECORD"):
         rows = wheel_record.parse_record(record.read_text(encoding="utf-8"))
         return {path: digest for path, digest, _ in rows}
@@ -101,13 +101,13 @@ def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, st
 
 
 def read_record(archive: zipfile.ZipFile) -> dict[str, str]:
-    """Return the digests in RECORD by path; raises `BadArtifactError` unless it has one RECORD."""
+    """Return the RECORD digests by path. Raises `BadArtifactError` unless one RECORD exists."""
     text = archive.read(find_dist_info_file(archive, "RECORD")).decode("utf-8")
     return {path: digest for path, digest, _ in wheel_record.parse_record(text)}
 
 
 def find_dist_info_file(archive: zipfile.ZipFile, name: str) -> str:
-    """Return the path in the wheel's own dist-info; raises `BadArtifactError` unless one exists."""
+    """Return the path of a dist-info file. Raises `BadArtifactError` unless exactly one exists."""
     suffix = f".dist-info/{name}"
     members = [one for one in archive.namelist() if one.count("/") == 1 and one.endswith(suffix)]
     if len(members) != 1:
@@ -117,7 +117,7 @@ def find_dist_info_file(archive: zipfile.ZipFile, name: str) -> str:
 
 
 def read_wheel_metadata(wheel: Path) -> str:
-    """Return METADATA of a wheel. Raises `BadArtifactError` if it has no METADATA."""
+    """Return METADATA of a wheel. Raises `BadArtifactError` if METADATA is missing."""
     with open_wheel(wheel) as archive:
         return archive.read(find_dist_info_file(archive, "METADATA")).decode("utf-8")
 
@@ -125,9 +125,9 @@ def read_wheel_metadata(wheel: Path) -> str:
 def require_member_digest(
     member: zipfile.ZipInfo, recorded: Mapping[str, str], wheel: PurePath
 ) -> str:
-    """Return the digest of a member in RECORD, "" for the few that need no digest.
+    """Return the RECORD digest of a member, "" for directories, RECORD and its signatures.
 
-    Raises `BadArtifactError` if the digest is missing or the member would be extracted outside.
+    Raises `BadArtifactError` if RECORD has no sha256 or the path leads out of the wheel.
     """
     name = member.filename
     path = PurePosixPath(name)
@@ -146,13 +146,13 @@ def build_member_error(name: str, wheel: PurePath) -> BadArtifactError:
 
 
 def hash_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
-    """Return the sha256 of a member's content, in the notation of RECORD."""
+    """Return the sha256 of the content of a member, in the notation of RECORD."""
     with archive.open(member) as stream:
         return copy_and_hash(stream, None)
 
 
 def copy_and_hash(source: IO[bytes], target: IO[bytes] | None) -> str:
-    """Copy a stream, or only read it, and return its sha256 in the notation of RECORD."""
+    """Copy `source` to `target` (None: only read), and return the sha256 as RECORD writes it."""
     digest = hashlib.sha256()
     while chunk := source.read(_READ_CHUNK):
         digest.update(chunk)

@@ -1,4 +1,4 @@
-"""Check an inspected wheel against what is recorded about it."""
+"""Check a wheel against RECORD, the provenance statement, the SBOM and the manifest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.wheels import provenance_documents as documents
 if TYPE_CHECKING:
     from tasks.wheels.wheel_inspection_io import WheelInfo
 
-_KERNEL_LIBRARY = "/libtorch_cuda."  # the library of torch that has code for each target
+_KERNEL_LIBRARY = "/libtorch_cuda."  # the library of torch that contains code for each GPU target
 _MAX_LISTED = 4  # names per line
 _REBUILD_HINT = "to build the wheel again, run: doit clean, then doit build"
 _FETCH_HINT = "get the wheel again from its source"
@@ -27,10 +27,10 @@ _Outcome = tuple[CheckStatus, str, str]  # status, detail, remedy
 
 @dataclass(frozen=True)
 class RecordedWheel:
-    """What the manifests of a profile record about a wheel of this name.
+    """The record of a wheel in the manifests of a profile.
 
-    A wheel that is not from this profile has no `artifact`; `why` is then the reason. `archs` are
-    the architectures of each library at build time.
+    `artifact` is None if the profile did not build the wheel; `why` is then the reason. `archs` are
+    the GPU architectures of each library at build time.
     """
 
     artifact: Artifact | None = None
@@ -41,7 +41,7 @@ class RecordedWheel:
 def check_wheel(
     wheel: WheelInfo, recorded: RecordedWheel, knowledge: Knowledge
 ) -> Iterator[ValidationResult]:
-    """Yield the checks in the order of the table; the contents of a damaged wheel are skipped."""
+    """Yield the results of all checks; the contents of a damaged wheel are not checked."""
     if wheel.problem:
         yield ValidationResult("RECORD", "failed", wheel.problem, _FETCH_HINT)
     else:
@@ -125,7 +125,7 @@ def _list_image_archs(code: MachineCode) -> frozenset[str]:
 
 
 def _strip_family_suffix(arch: str) -> str:
-    """Remove the suffix f of a family, which cuobjdump does not print."""
+    """Remove the suffix `f` of a family-specific architecture, which cuobjdump omits."""
     return arch.replace("f", "")
 
 
@@ -137,7 +137,7 @@ def _format_library_archs(libraries: Mapping[str, Iterable[str]]) -> str:
 def _find_missing_code(
     wheel: WheelInfo, targets: Sequence[Arch], knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a sentence for each library without code for a target; of torch, for its kernels."""
+    """Yield a message for each library (of torch, libtorch_cuda only) without code for a target."""
     is_torch = wheel.name == "torch"
     checked = {n: i for n, i in wheel.images.items() if not is_torch or _KERNEL_LIBRARY in n}
     if targets and not checked and is_torch:
@@ -152,7 +152,7 @@ def _find_missing_code(
 def _check_external_libraries(wheel: WheelInfo) -> _Outcome:
     if not wheel.linkages and not wheel.dlls:
         return "not run", "the wheel contains no Linux or Windows libraries", ""
-    # The torch in a local version: `1.0+torch2.15.0.s1a2b3c4d.cu132.sm120`
+    # The torch version in a local version: `1.0+torch2.15.0.s1a2b3c4d.cu132.sm120`
     label = re.match(r"[^+]*\+torch(\d+\.\d+\.\d+)\b", wheel.version)
     against = documents.find_torch_version(wheel.sbom) or (label[1] if label else "")
     target = external_libraries.TargetEnvironment(
@@ -168,7 +168,7 @@ def _check_external_libraries(wheel: WheelInfo) -> _Outcome:
         ("not run", f"pip install --upgrade {helper}"),
     )
     for status, remedy in statuses:
-        users: dict[str, list[str]] = defaultdict(list)  # by provider, which is named once
+        users: dict[str, list[str]] = defaultdict(list)  # keys: providers
         for need in needs:
             if need.status == status:
                 names = format_short_list(need.users, _MAX_LISTED)

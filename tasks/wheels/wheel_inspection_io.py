@@ -1,4 +1,4 @@
-"""Read all facts from a wheel that its checks need."""
+"""Read from a wheel everything that the checks of the wheel need."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tasks.wheels.provenance_documents import SBOM_PATH
 
 @dataclass(frozen=True)
 class WheelInfo:
-    """The contents of a wheel.
+    """The contents of a wheel; the mappings have the paths of libraries as keys.
 
-    `problem` describes a mismatch between RECORD and the members, "" if they match. A missing
-    `sbom` or `statement` has the value None, an unreadable one {}. `linkages` has the linkage of
-    each Linux library, `dlls` the needs of each Windows library, `images` the machine code of each
-    library that has any, `unreadable` the error of each library. `system` and `windows` are the
-    libraries of other machines, None if unknown.
+    `problem` describes a mismatch between RECORD and the members, "" if they match. `sbom` and
+    `statement` are None if missing, {} if unreadable. `linkages` is for Linux libraries. `dlls` has
+    the DLLs that each Windows library needs. `images` is for libraries with device code, and
+    `unreadable` has the error messages. `system` and `windows` are the libraries that every Linux
+    or Windows machine has, None if unknown.
     """
 
     artifact: Artifact
@@ -52,7 +52,7 @@ class WheelInfo:
 
 
 def inspect_wheel(wheel: Path, reader: MachineCodeReader) -> WheelInfo:
-    """Return the contents of a wheel. A file that is not a wheel has a `problem`."""
+    """Return the contents of a wheel; for an invalid wheel, `problem` describes the error."""
     show_progress(f"reading {wheel.name}")
     artifact = files.read_artifact(wheel)
     stated = wheelhouse_io.resolve_statement_path(wheel)
@@ -78,7 +78,7 @@ def _inspect_archive(
 ) -> WheelInfo:
     metadata_path = wheel_archive_io.find_dist_info_file(archive, "METADATA")
     metadata = HeaderParser().parsestr(archive.read(metadata_path).decode("utf-8"))
-    requires = [  # for all platforms, without those of extras
+    requires = [  # of all platforms, except requirements of extras
         requirement
         for requirement in parse_requirements(metadata.get_all("Requires-Dist", []))
         if "extra" not in str(requirement.marker)
@@ -98,7 +98,7 @@ def _inspect_archive(
     unreadable: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="torchyard-verify-") as folder:
         for name in wheel_archive_io.list_libraries(recorded):
-            # one library at a time: those of torch have gigabytes
+            # extract one library at a time: torch has libraries of gigabytes
             path = Path(archive.extract(name, folder))
             try:
                 if linkage := dynamic_linkage_io.read_elf_linkage(path):

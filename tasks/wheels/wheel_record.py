@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class RecordRow(NamedTuple):
-    """A file below site-packages: digest (`sha256=…`) and bytes, "" for RECORD and bytecode."""
+    """A file with its digest (`sha256=…`) and size in bytes, both "" for RECORD and bytecode."""
 
     path: str
     digest: str = ""
@@ -21,26 +21,26 @@ class RecordRow(NamedTuple):
 
 
 def parse_record(text: str) -> Iterator[RecordRow]:
-    """Yield the rows of a RECORD; skip malformed lines."""
+    """Yield the rows of RECORD; skip malformed lines."""
     for row in csv.reader(io.StringIO(text, newline="")):
         if len(row) == 3:
             yield RecordRow(*row)
 
 
 def format_record(listed: Iterable[RecordRow], ending: str) -> str:
-    """Return RECORD, sorted, as uv (`ending` LF) and pip (CR LF) write it."""
+    """Return the sorted text of RECORD; `ending` is LF as in uv or CR LF as in pip."""
     stream = io.StringIO(newline="")
     csv.writer(stream, lineterminator=ending).writerows(sorted(listed))
     return stream.getvalue()
 
 
 def encode_digest(digest: bytes) -> str:
-    """Return a sha256 in the notation of RECORD."""
+    """Return a sha256 digest in the notation of RECORD (`sha256=…`)."""
     return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def convert_to_hex(digest: str) -> str:
-    """Return a digest of RECORD in hexadecimal, "" if it is not a sha256."""
+    """Return a RECORD digest in hexadecimal, "" if the digest is not a sha256."""
     kind, _, text = digest.partition("=")
     if kind != "sha256":
         return ""

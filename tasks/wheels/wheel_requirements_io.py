@@ -1,4 +1,4 @@
-"""Read the requirements of a wheel, and find those that an interpreter lacks.
+"""Read the requirements of a wheel, and find the requirements that are not installed.
 
 Format: https://packaging.python.org/specifications/dependency-specifiers/.
 """
@@ -28,7 +28,7 @@ print(json.dumps(dict(reversed(found))))
 
 
 def list_installed_packages(python: str, overlay: PurePath | None = None) -> Mapping[str, str]:
-    """Return the versions of the packages that Python finds, first in the folder `overlay`."""
+    """Return the package versions that `python` finds; `overlay` is searched first."""
     env = {**shell.build_host_env(), **({"PYTHONPATH": str(overlay)} if overlay else {})}
     argv = (python, "-c", _LIST_PACKAGES_SCRIPT)
     listing = shell.capture_output(Command(argv, env, "list the installed packages"))
@@ -38,7 +38,7 @@ def list_installed_packages(python: str, overlay: PurePath | None = None) -> Map
 def find_missing_requirements(
     lines: Iterable[str], installed: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the requirements that are not met by an installed version."""
+    """Return the requirements that no installed version satisfies."""
     missing = []
     for line in lines:
         requirement = Requirement(line)
@@ -49,7 +49,7 @@ def find_missing_requirements(
 
 
 def read_wheel_requirements(wheel: Path, python_version: str) -> tuple[str, ...]:
-    """Return a wheel's requirements, without extras, for this machine and that Python version."""
+    """Return the requirements of a wheel for this machine and `python_version`, without extras."""
     environment: dict[str, str] = {
         **{name: str(value) for name, value in default_environment().items()},
         "python_full_version": python_version,

@@ -20,11 +20,11 @@ from tasks.system import files
 from tasks.wheels import wheel_archive_io, wheel_record
 from tasks.wheels.wheel_record import RecordRow
 
-SIGNATURE_FILES = ("RECORD.jws", "RECORD.p7s")  # they sign another RECORD
+SIGNATURE_FILES = ("RECORD.jws", "RECORD.p7s")  # signatures of the old RECORD
 
 
 def list_replaced_members(archive: zipfile.ZipFile, added: Mapping[str, bytes]) -> frozenset[str]:
-    """Return the members of a wheel that `write_dist_info` rewrites or omits for `added`."""
+    """Return the members of a wheel that must not be copied before `write_dist_info`."""
     if not added:
         return frozenset()
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
@@ -40,8 +40,8 @@ def write_dist_info(
 ) -> Mapping[str, str]:
     """Write `added` and an updated RECORD as the last members of `out`.
 
-    They get the time and the mode of RECORD in `archive`. `changed` are rows of members whose
-    content differs in `out`. Returns the sha256 of all members by path.
+    The new members get the time and the mode of RECORD in `archive`. `changed` are the new rows of
+    members whose content differs from `archive`. Returns the digests in the new RECORD by path.
     """
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
     info, template = listing.removesuffix("RECORD"), archive.getinfo(listing)
@@ -57,26 +57,26 @@ def write_dist_info(
 def write_member(
     out: zipfile.ZipFile, like: zipfile.ZipInfo, name: str, content: bytes
 ) -> RecordRow:
-    """Write a member with the time and the mode of another; return its row for RECORD."""
+    """Write a member with the time and mode of the member `like`; return the RECORD row."""
     out.writestr(_build_member_info(like, zipfile.ZIP_DEFLATED, name), content)
     digest = wheel_record.encode_digest(hashlib.sha256(content).digest())
     return RecordRow(name, digest, str(len(content)))
 
 
-_LOCAL_HEADER = struct.Struct("<4s5H3L2H")  # the header before the data of each member
+_LOCAL_HEADER = struct.Struct("<4s5H3L2H")  # precedes the data of each member
 _COPY_CHUNK = 1 << 20
 _ENCRYPTED_FLAG = 1
 
 
 @dataclass(frozen=True)
 class PreviousWheel:
-    """The archive of the previous wheel, and its deflated members by name and digest."""
+    """The archive of the previous wheel, and the compressed members by name and digest."""
 
     archive: zipfile.ZipFile | None = None
     members: Mapping[tuple[str, str], zipfile.ZipInfo] = field(default_factory=dict)
 
     def copy_member(self, out: zipfile.ZipFile, member: zipfile.ZipInfo, digest: str) -> str | None:
-        """Copy the member with that digest to `out`; return its size, None if it is not here."""
+        """Copy the compressed member to `out`; return the size, None if there is no such member."""
         found = self.members.get((member.filename, digest))
         if not (found and self.archive and copy_raw_member(out, member, self.archive, found)):
             return None
@@ -85,19 +85,19 @@ class PreviousWheel:
 
 @dataclass(frozen=True)
 class MemberReplacement:
-    """A replacement, with its last digest or "", and how to make it as a temporary file."""
+    """A new content of a member: `make` writes a temporary file, `digest` is "" if unknown."""
 
     digest: str
     make: Callable[[], Path]
 
 
 def is_uncompressed(wheel: PurePath) -> bool:
-    """Return True if no member is compressed."""
+    """Return True if no member of a wheel is compressed."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             return all(m.compress_type == zipfile.ZIP_STORED for m in archive.infolist())
     except zipfile.BadZipFile:
-        return False  # the following check reports the error
+        return False  # a later check reports the error
 
 
 def compress_wheel(
@@ -108,9 +108,9 @@ def compress_wheel(
 ) -> Mapping[str, str]:
     """Compress `wheel` in place, atomically; return the sha256 of all members by path.
 
-    `before` is a wheel that was verified and has not changed since. All other members are verified
-    during compression; only the tags remain. Order, times and modes are kept. `added` are more
-    files for dist-info, `instead` are replacements for members. Raises `BadArtifactError`.
+    `before` is the previous, verified wheel, or None; unchanged members are copied from `before`,
+    and all others are verified. Tags are not verified. Order, times and modes are kept. `added` are
+    files to add to dist-info. `instead` maps members to replacements. Raises `BadArtifactError`.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
     with wheel_archive_io.open_wheel(wheel) as new, _open_previous_wheel(before) as old:
@@ -155,7 +155,7 @@ def _open_previous_wheel(before: Path | None) -> Iterator[PreviousWheel]:
 def copy_raw_member(
     out: zipfile.ZipFile, member: zipfile.ZipInfo, source: zipfile.ZipFile, known: zipfile.ZipInfo
 ) -> bool:
-    """Copy the raw bytes of `known` as `member`; return False if its header or content differs."""
+    """Copy the compressed bytes of `known` as `member`; return False if the content differs."""
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
         return False
@@ -176,7 +176,7 @@ def copy_raw_member(
             raise zipfile.BadZipFile(f"member {known.filename} is truncated")
         write.write(chunk)
         remaining -= len(chunk)
-    # as ZipFile does after a member; it has no API to add compressed bytes
+    # Update `out` as ZipFile does, which has no API to add compressed bytes
     out.filelist.append(info)
     out.NameToInfo[info.filename] = info
     out.start_dir = write.tell()
@@ -186,7 +186,7 @@ def copy_raw_member(
 def _replace_member(
     out: zipfile.ZipFile, member: zipfile.ZipInfo, other: MemberReplacement, old: PreviousWheel
 ) -> RecordRow:
-    """Write another file as a member, copied compressed from `old` if `old` contains it."""
+    """Write a replacement as a member, copied from `old` if that contains the same content."""
     if old_member := old.members.get((member.filename, other.digest)):
         info = _build_member_info(member, old_member.compress_type)
         info.CRC, info.file_size = old_member.CRC, old_member.file_size
@@ -202,7 +202,7 @@ def _replace_member(
 
 
 def _write_stream(out: zipfile.ZipFile, info: zipfile.ZipInfo, source: IO[bytes]) -> str:
-    """Write a member and return its digest; ZipFile.open replaces an external_attr of 0."""
+    """Write a member and return the digest; keep an external_attr of 0 despite ZipFile.open."""
     mode = info.external_attr
     with out.open(info, "w") as target:
         digest = wheel_archive_io.copy_and_hash(source, target)
@@ -238,7 +238,7 @@ def _build_member_info(
 def add_dist_info_files(wheel: Path, added: Mapping[str, bytes]) -> None:
     """Add files to the dist-info of `wheel` in place, atomically.
 
-    `added` are names relative to dist-info. Raises `BadArtifactError` if the file is not a wheel.
+    `added` maps names in dist-info to contents. Raises `BadArtifactError` for an invalid wheel.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
     with (
@@ -258,7 +258,7 @@ _VERSION_LINE = re.compile(rb"^Version:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
 
 
 def relabel_wheel(wheel: Path, label: str) -> Path:
-    """Replace `wheel` by one whose version ends in `label` ("torch2.15.0.cpu"); return it."""
+    """Append `label` ("torch2.15.0.cpu") to the version of a wheel; return the new path."""
     with wheel_archive_io.open_wheel(wheel) as archive:
         place = wheel_archive_io.find_dist_info_file(archive, "METADATA")
         metadata = archive.read(place)
@@ -275,7 +275,7 @@ def relabel_wheel(wheel: Path, label: str) -> Path:
 
 
 def append_version_label(version: str, label: str) -> str:
-    """Return the version with a label: `1.6.3` and `torch2.15.0.cpu` → `1.6.3+torch2.15.0.cpu`."""
+    """Return a version with a local label: `1.6.3` and `cpu` give `1.6.3+cpu`."""
     parsed = Version(version)
     return f"{parsed.public}+{'.'.join(filter(None, (parsed.local, label)))}"
 
@@ -307,7 +307,7 @@ def _write_relabelled(
 
 
 def _rename_member(path: str, version: str) -> str:
-    """Return the path of a member with the new version in `name-1.0.dist-info` and `.data`."""
+    """Return the path with `version` in the name of a `.dist-info` or `.data` directory."""
     folder, slash, rest = path.partition("/")
     for ending in (".dist-info", ".data"):
         if slash and folder.endswith(ending):

@@ -1,6 +1,6 @@
-"""Store wheels in the directory that all profiles share, with a record of origin beside each.
+"""Store wheels in the directory that all profiles share, each with a record of its origin.
 
-A wheel is reused only for the same requirement from the same index, and only if its bytes are
+A wheel is reused only for the same requirement from the same source, and only if the file is
 unchanged.
 """
 
@@ -19,7 +19,7 @@ from tasks.system.output import print_warning
 
 @dataclass(frozen=True)
 class WheelOrigin:
-    """The origin of a wheel: the requirement and the source that it was fetched or built for."""
+    """The origin of a wheel: the requirement that was requested (`asked`), and the source."""
 
     asked: str
     source: str
@@ -29,12 +29,12 @@ class WheelOrigin:
 def store_wheel(
     wheel: Path, wheelhouse: PurePath, requirement: str, source: str
 ) -> tuple[Path, Artifact]:
-    """Move a wheel into the wheelhouse atomically with its origin; remove an old statement."""
+    """Move a wheel into the wheelhouse and record the origin; remove an old statement."""
     place = Path(wheelhouse) / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
     artifact = files.read_artifact(wheel)
     new_origin = WheelOrigin(requirement, redact_secrets(source), artifact)
-    with contextlib.suppress(TorchyardError):  # another build, for example with other flags
+    with contextlib.suppress(TorchyardError):  # a different build, for example with other flags
         old_origin = manifests.read_manifest(resolve_origin_path(place), WheelOrigin)
         if place.is_file() and replace(old_origin, artifact=artifact) != new_origin:
             print_warning(
@@ -53,7 +53,7 @@ def store_wheel(
 def find_stored_wheel(
     wheelhouse: PurePath, requirement: str, source: str
 ) -> tuple[Path, Artifact] | None:
-    """Return the stored wheel for a requirement and its source, None if missing or changed."""
+    """Return the stored wheel for a requirement from a source, None if missing or changed."""
     for path in sorted(Path(wheelhouse).glob("*.whl.json")):
         try:
             origin = manifests.read_manifest(path, WheelOrigin)
@@ -68,17 +68,17 @@ def find_stored_wheel(
 
 
 def resolve_origin_path(wheel: PurePath) -> PurePath:
-    """Return the path of the origin: `NAME.whl.json` for `NAME.whl`."""
+    """Return the path of the origin record of a wheel: `NAME.whl.json`."""
     return wheel.with_name(f"{wheel.name}.json")
 
 
 def resolve_statement_path(wheel: PurePath) -> Path:
-    """Return the path of the provenance statement: `NAME.whl.provenance.json`."""
+    """Return the path of the provenance statement of a wheel: `NAME.whl.provenance.json`."""
     return Path(wheel).with_name(f"{wheel.name}.provenance.json")
 
 
 def require_locked_digest(found: Artifact, locked: str, part: str) -> None:
-    """Raise `BadArtifactError` if torchyard.lock has another digest for that part of the build."""
+    """Raise `BadArtifactError` unless the file has the digest `locked`; "" allows any digest."""
     if locked and found.sha256 != locked:
         raise BadArtifactError(
             f"{found.name} has sha256 {found.sha256}, but {locked} is locked",
@@ -89,7 +89,7 @@ def require_locked_digest(found: Artifact, locked: str, part: str) -> None:
 
 
 def require_sha256(found: Artifact, required: str | None) -> None:
-    """Raise `BadArtifactError` if the user set a digest and the file has another."""
+    """Raise `BadArtifactError` unless the file has the digest `required`; None allows any."""
     if required and found.sha256 != required:
         raise BadArtifactError(
             f"{found.name} has sha256 {found.sha256}, but {required} is required",
