@@ -47,11 +47,11 @@ class Job:
 class BuildSnapshot:
     """The state of a build at one moment.
 
-    `limit_mib` and `available_mib` belong to the tightest memory limit. `idle` is the number of
-    jobs that can start without a further grant, `most` the maximum number of jobs. `shown` has the
-    peaks of finished jobs by kind, the smallest first. `since_grant` is the time in seconds since
-    the last grant of a further job. `local` is the number of jobs that can run on this machine at
-    once, 0 for all.
+    `limit_mib` and `available_mib` describe the tightest memory limit. `idle` is the number of jobs
+    that can start without a new jobserver token, `most` the maximum number of jobs. `shown` has the
+    memory peaks of finished jobs by kind, the smallest first. `since_grant` is the time in seconds
+    since the last new token. `local` is the number of jobs that can run on this machine at once, 0
+    for all.
     """
 
     limit_mib: int
@@ -66,27 +66,27 @@ class BuildSnapshot:
 
 @dataclass(frozen=True)
 class GovernorDecision:
-    """The number of concurrent jobs, including the paused ones, and the jobs to pause."""
+    """The allowed number of concurrent jobs, including paused ones, and the pids to pause."""
 
     jobs: int
     paused: frozenset[int] = frozenset()
 
 
 def find_output_path(command: str) -> str:
-    """Return the output file that a Ninja command line names, "" if it names none."""
+    """Return the output file that a compiler command line names, "" if it names none."""
     match = _OUTPUT_OPTION.search(command)
     return next(filter(None, match.groups()), "") if match else ""
 
 
 def classify_command(command: str) -> JobKind:
-    """Return the job kind of a command line, by the suffix of its source."""
+    """Return the job kind of a command line, from the suffix of the source file."""
     if _CUDA_SOURCE.search(command):
         return "cuda"
     return "c++" if _CPP_SOURCE.search(command) else "other"
 
 
 def classify_output(output: str) -> JobKind:
-    """Return the job kind of an output, by the source suffix that CMake keeps in an object's name.
+    """Return the job kind of an output file, from the source suffix in the name (`Sort.cu.o`).
 
     An object without a source suffix counts as C++.
     """
@@ -99,7 +99,7 @@ def classify_output(output: str) -> JobKind:
 _HEAVY_THRESHOLDS = (1024, 60.0)  # MiB of memory and seconds of run time that are worth reporting
 _SLOW_SECONDS = 30.0  # compile time of an object that is worth reporting
 _FULL_MEMORY_SHARE = 0.9  # share of memory in use that counts as full
-_MAX_NAME_LENGTH = 24  # characters of a name in a log, where one line has everything
+_MAX_NAME_LENGTH = 24  # maximum characters of a job name in a log line
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class HeavyJob:
 
 @dataclass(frozen=True)
 class SlowOutput:
-    """An object, and its compile time in seconds."""
+    """An object file and its compile time in seconds."""
 
     name: str
     seconds: float
@@ -136,10 +136,10 @@ class SlowOutput:
 
 @dataclass(frozen=True)
 class BuildActivity:
-    """The current jobs, memory use and cache hits of a build; None if not known.
+    """The current jobs, memory use and cache hits of a build; None means unknown.
 
     `held_back` is the number of further jobs that more memory would allow. `used_mib` and
-    `limit_mib` belong to the tightest memory limit. `hit_rate` is the share of compiler cache hits,
+    `limit_mib` describe the tightest memory limit. `hit_rate` is the share of compiler cache hits,
     from 0 to 1. `paused` is the number of compilers that wait for memory.
     """
 
@@ -185,7 +185,7 @@ class BuildActivity:
 
 
 def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
-    """Return the two jobs that use most memory in whole GiB; among equals, the oldest."""
+    """Return the two heavy jobs with the most whole GiB of memory; among equals, the oldest."""
     named = (job for job in jobs if job.output)
     measured = (HeavyJob(_find_name(job.output), job.resident_mib, job.age) for job in named)
     heavy = (job for job in measured if job.summary)
@@ -193,7 +193,7 @@ def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
 
 
 def find_slowest_outputs(seconds: Mapping[str, float]) -> tuple[SlowOutput, ...]:
-    """Return the three slowest outputs, without those that took less than 30 s."""
+    """Return the three slowest outputs that took 30 s or more."""
     slowest = nlargest(3, seconds.items(), key=lambda item: item[1])
     return tuple(
         SlowOutput(_find_name(path), took) for path, took in slowest if took >= _SLOW_SECONDS

@@ -20,7 +20,7 @@ ABSENT: Final = object()  # the value of a missing key
 
 @dataclasses.dataclass(frozen=True)
 class ValueChange:
-    """A value that changed, and the keys that lead to it, at least one."""
+    """A changed value. `path` has the keys that lead to the value, at least one."""
 
     path: tuple[str, ...]
     before: Any
@@ -49,7 +49,7 @@ def convert_to_json(value: Any) -> Json:
 
 
 def convert_to_redacted_json(value: Any) -> Json:
-    """Convert a value to JSON without the credentials in URLs.
+    """Convert a value to JSON, with credentials redacted.
 
     Stages are compared and reported in this form: a new token for the same index does not cause a
     rebuild.
@@ -60,7 +60,7 @@ def convert_to_redacted_json(value: Any) -> Json:
 
 
 def mask_secrets(value: Json, name: str = "") -> Json:
-    """Return the value without the credentials in URLs and without the values of secret names."""
+    """Return the value with credentials and the values of secret names replaced by `***`."""
     if is_secret_name(name):
         return "***"
     match value:
@@ -84,7 +84,7 @@ def compute_text_sha256(text: str) -> str:
 
 
 def find_changes(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator[ValueChange]:
-    """Yield the differences between two values, as deep in the tree as possible."""
+    """Yield the differences between two values. Mappings are compared key by key."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}):
             old, new = before.get(name, ABSENT), after.get(name, ABSENT)

@@ -47,8 +47,8 @@ CheckId = Literal[
 CHECK_IDS: tuple[CheckId, ...] = get_args(CheckId)
 ALL_CHECK_IDS = frozenset(CHECK_IDS)
 
-# The checks that run before a build writes anything: without network access and slow processes, and
-# only those that can find a problem
+# The checks that run before a build writes anything. They can find a problem, and use neither
+# the network nor slow processes
 GATE_CHECK_IDS: frozenset[CheckId] = frozenset(
     {
         *("os", "python", "git", "compiler", "toolkit", "cards", "driver"),

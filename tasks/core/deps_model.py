@@ -19,8 +19,8 @@ class CompilerLimits:
     """The accepted versions of host compilers. None and "" mean no limit.
 
     `gcc_max` and `clang_max` are major versions, inclusive. `msvc` is the lowest accepted _MSC_VER
-    and the first rejected one. These are the limits of the toolkit `cuda` ("12.8"; "" if only a
-    limit is known). `gcc_min` is the minimum of the sources of PyTorch `torch`.
+    and the first rejected one. These three are the limits of the CUDA toolkit `cuda` ("12.8", "" if
+    only a limit is known). `gcc_min` is the oldest GCC that the sources of PyTorch `torch` accept.
     """
 
     cuda: str = ""
@@ -33,9 +33,9 @@ class CompilerLimits:
 
 @dataclass(frozen=True)
 class Program:
-    """A program that was found: absolute path and version, "" if it reports none.
+    """An installed program: absolute path, and version, "" if the program reports none.
 
-    `digest` is the digest of its file, for compilers.
+    `digest` is the digest of a compiler's file, "" for other programs.
     """
 
     path: str
@@ -47,9 +47,9 @@ class Program:
 class CudaHome:
     """A toolkit that nvcc, CMake and cpp_extension accept as CUDA_HOME.
 
-    `pins` are the exact requirements that it was installed from ("nvidia-cuda-nvcc==13.2.86"); they
-    are constraints for every later install. Empty for a toolkit of the system. `version` is the
-    full version, "13.2.86".
+    `pins` are the exact requirements that installed the toolkit ("nvidia-cuda-nvcc==13.2.86"), and
+    constraints for every later install; empty for a system toolkit. `version` is the full version,
+    "13.2.86".
     """
 
     home: str
@@ -73,8 +73,9 @@ class MsvcEnvironment:
 class CompilerCache:
     """The manifest cache.json: the compiler cache that is used as compiler launcher.
 
-    It is separate from deps.json, which the extensions read: a change of the cache does not rebuild
-    them. `own` names the settings that the user made in the cache's configuration ("max_size").
+    The manifest is separate from deps.json so that a changed cache does not rebuild the extensions,
+    which read deps.json. `own` names the settings in the user's configuration of the cache
+    ("max_size").
     """
 
     kind: Literal["ccache", "sccache", ""] = ""
@@ -88,9 +89,10 @@ class DepsManifest:
     """The manifest deps.json: the build environment.
 
     `python` is the interpreter that torch is, or will be, installed for. `overlay` is a folder of
-    build tools for an existing interpreter. `identity` changes when the environment is created
-    again, so that everything is installed into it again. `cc` and `cxx` are "" if no accepted
-    compiler was found and nothing is compiled. `msvc` is what they need on Windows.
+    build tools for an existing interpreter. `identity` changes when the environment is recreated,
+    so that everything is installed again. The paths of `cc` and `cxx` are "" if no accepted
+    compiler was found and nothing is compiled. `msvc` is the environment that these compilers need
+    on Windows.
     """
 
     python: str
@@ -117,7 +119,8 @@ class DepsManifest:
 class ToolchainStamps:
     """The manifest toolchain.json, which only the deps stage reads.
 
-    `files` has the size and time of each compiler and of a header of the Windows SDK, by path.
+    `files` has the size and modification time of each compiler and of a Windows SDK header, by
+    path.
     """
 
     files: Mapping[str, str]
@@ -131,12 +134,12 @@ class DepsJob:
     that already has torch. `tools` and `toolkit_packages` are requirements. `toolkit_home` is the
     folder of an installed toolkit. `cache` is the setting build.cache. `cache_package` is the
     requirement that installs a compiler cache if none is installed, "" if none may be downloaded.
-    `launchers` are the compiler launchers that build.env names, by variable.
+    `launchers` has the compiler launchers that build.env sets, by variable.
 
-    `limits` are the compiler versions that the toolkit and the sources accept; only their
+    `limits` are the compiler versions that the toolkit and the sources accept; of them, only
     `gcc_max` is in the fingerprint of the stage. `compiles` says whether a later stage needs a
     compiler. `locked` has the packages that torchyard.lock pins for the environment,
-    `locked_toolkit` those for `toolkit_folder`. Both are not in the fingerprint, because the
+    `locked_toolkit` those for `toolkit_folder`. Neither is in the fingerprint, because the
     installed packages may already match them.
     """
 

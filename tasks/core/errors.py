@@ -66,7 +66,7 @@ def is_secret_name(variable: str) -> bool:
 
 
 def redact_secrets(text: str) -> str:
-    """Replace credentials in URLs, headers and assignments, and known tokens, by `***`."""
+    """Replace credentials in URLs, headers and assignments, and known tokens, with `***`."""
     if "@" in text and "://" in text:
         text = _URL_CREDENTIALS.sub("***@", text)
     if "=" in text and ("?" in text or "&" in text or "#" in text):
@@ -121,7 +121,7 @@ OFFLINE_HINT = (
 
 
 class TorchyardError(Exception):
-    """An error that the user can act on, and the root of all others.
+    """An error that the user can act on; the base class of all torchyard errors.
 
     `message` says in one sentence what happened. `location` is a file with a dotted key, or a log
     with a line. `hint` is the next step, as a command if possible. Log diagnosis can add the
@@ -160,11 +160,11 @@ class KnowledgeError(TorchyardError):
 
 
 class CommandFailedError(TorchyardError):
-    """A child process that ended with an exit code that means failure.
+    """A failed child process.
 
-    `exit_description` says how it ended, without its first error. `log_offset` is the byte in the
-    log where its output begins, `output` the end of its output, `parsed_log` the `ParsedLog` of
-    diagnosis with all relevant output.
+    `exit_description` says how the process ended, without the first error. `log_offset` is the byte
+    in the log where the output of the process begins, `output` the end of that output. `parsed_log`
+    is a `ParsedLog` of diagnosis with all relevant output.
     """
 
     exit_description = ""
@@ -178,7 +178,7 @@ class CommandFailedError(TorchyardError):
 
 
 class InterruptedRunError(TorchyardError):
-    """A stage that was running when the user interrupted the run."""
+    """An interruption of the run by the user while a stage was running."""
 
 
 class MissingToolError(TorchyardError):
@@ -190,11 +190,11 @@ class FetchError(TorchyardError):
 
 
 class NotOwnedError(TorchyardError):
-    """A folder to change or remove that torchyard did not create."""
+    """A refusal to change or remove a folder that torchyard did not create."""
 
 
 class LostEditsError(TorchyardError):
-    """Uncommitted changes of the user that would be lost. Nothing was changed."""
+    """A refusal to overwrite uncommitted changes of the user. Nothing was changed."""
 
 
 class BadArtifactError(TorchyardError):

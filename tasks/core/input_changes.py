@@ -1,7 +1,7 @@
 """Describe the changed inputs of a stage in plain text.
 
-A setting is named by its key in a profile, anything else by a description. The order of the labels
-puts causes before their effects.
+A setting is named by its key in a profile, any other input by a description. Changes are reported
+in the order of the labels, which puts causes before their effects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SOURCE_TREE_LABELS = {
     "submodules": "submodules",
     "patches": "patches",
 }
-# By stage kind, the labels of a stage's inputs; "" for those of any kind
+# The labels of a stage's inputs, by stage kind; "" has the labels for every kind
 INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
     "": {"python": "Python", "cuda": "CUDA", "targets": "targets"},
     "deps": {
@@ -108,10 +108,10 @@ _DERIVED_FROM = {"arch_lists": {"targets", "ptx"}}  # not reported if one of the
 
 
 def describe_input_changes(kind: str, changes: Iterable[ValueChange]) -> Iterator[str]:
-    """Return a line for each changed input of a stage of that kind.
+    """Return a line for each changed input of a stage of this `kind`.
 
-    If the kind of the input's object changed, most inputs differ; only those that exist before and
-    after are reported.
+    If the job has an input "kind" and it changed (a folder became an archive), most inputs differ.
+    Then only inputs that exist before and after are reported.
     """
     items = list(changes)
     names = {change.path[0] for change in items}
@@ -138,7 +138,7 @@ def _format_change(change: ValueChange, words: Mapping[str, str]) -> str:
     if isinstance(change.before, list) and isinstance(change.after, list):
         added = [f"with {_format_value(x)}" for x in change.after if x not in change.before]
         removed = [f"without {_format_value(x)}" for x in change.before if x not in change.after]
-        # Of long lists only the difference
+        # Report only the difference of long lists
         if max(len(old), len(new)) > _MAX_VALUE_LENGTH and (added or removed):
             return f"{name}: now {_truncate_value(', '.join(added + removed))}"
     return f"{name}: now {_truncate_value(new)}, was {_truncate_value(old)}"

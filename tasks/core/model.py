@@ -1,8 +1,8 @@
 """Define the immutable values that planning and building share.
 
 A `Stage` is one node of the plan. Its `job` is the argument of the stage's action. Its
-`fingerprint` holds every value whose change must run it again, and nothing else. Paths are pure: a
-plan for Windows can be made and tested on Linux.
+`fingerprint` holds every value whose change must rerun the stage, and nothing else. Paths are pure:
+a plan for Windows can be made and tested on Linux.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Arch:
 
     @property
     def sm(self) -> str:
-        """Return the name of the machine code, `sm_120`."""
+        """Return the architecture name of nvcc, `sm_120`."""
         return f"sm_{self.major}{self.minor}{self.suffix}"
 
 
@@ -74,13 +74,13 @@ class InstalledToolkit:
 
     @property
     def release(self) -> str:
-        """Return major and minor, `13.0`."""
+        """Return the major and minor version, `13.0`."""
         return ".".join(self.version.split(".")[:2])
 
 
 @dataclass(frozen=True)
 class InstalledTorch:
-    """A torch that is installed for an interpreter, as its metadata says, without an import."""
+    """A torch that an interpreter has, read from the package metadata without importing torch."""
 
     version: str
     cuda: str | None
@@ -97,7 +97,7 @@ class Interpreter:
 
     @property
     def minor(self) -> str:
-        """Return major and minor, `3.11`."""
+        """Return the major and minor version, `3.11`."""
         return ".".join(self.version.split(".")[:2])
 
     @property
@@ -142,7 +142,7 @@ class Layout:
     venv = _below("build", "venv")  # torch and the extensions are installed into it
     overlay = _below("build", "overlay")  # build tools for an existing, unmodified interpreter
     logs = _below("build", "logs")  # one for each command
-    abi_fingerprints = _below("build", "surfaces")  # of recent torches, to detect another ABI
+    abi_fingerprints = _below("build", "surfaces")  # of recent torches, to detect a changed ABI
     jobserver = _below("root", "build/.jobs")  # shared by all builds of the checkout
     config = _below("root", "config")  # settings, profiles and knowledge
     templates = _below("root", "templates")  # Jinja templates, and the smoke extension
@@ -153,7 +153,7 @@ class Layout:
         return compute_build_folder(self.root, self.profile)
 
     def compute_manifest_path(self, name: str) -> PurePath:
-        """Return the path of a manifest; `:` in its name is a subfolder: `extensions:smoke`."""
+        """Return the path of a manifest; for `extensions:smoke`, `extensions/smoke.json`."""
         return self.build.joinpath(*f"{name}.json".split(":"))
 
 
@@ -162,8 +162,8 @@ class Command:
     """A process to run, as an argument list and never as a shell string.
 
     `env` is the whole environment of the child. `step_name` names the step in messages ("install
-    torch"). `timeout` is in seconds. `encoding` is that of the output. `serves` is True if the
-    command starts a server that outlives the run.
+    torch"). `timeout` is in seconds. `encoding` is the encoding of the output. `serves` is True if
+    the command starts a server that outlives the run.
     """
 
     argv: tuple[str, ...]
@@ -220,17 +220,17 @@ STAGE_VERBS = {
 class Stage:
     """A stage of the plan, which becomes one doit task.
 
-    `kind` is its package in tasks.stages: `run.run(job)` runs it. `fingerprint` holds every value
-    whose change must run the stage again. `inputs` are manifests of earlier stages. `outputs` are
-    the manifests that the returned values are written to, in order; if a file of `extra_outputs` is
-    missing, the stage runs again.
+    `kind` is the package of the stage in tasks.stages; `run.run(job)` there runs the stage.
+    `fingerprint` holds every value whose change must run the stage again. `inputs` are manifests of
+    earlier stages. `outputs` are the manifests that the returned values are written to, in order;
+    if a file of `extra_outputs` is missing, the stage runs again.
 
     `uptodate_check` is for changes that neither fingerprint nor inputs show: with `stale`,
     `up_to_date.is_stale(job)` is called (a changed extension folder, an upgraded compiler); with
     `always`, the stage runs every time and returns identical outputs if nothing changed (a source
-    tree). `explain_changes.list_changes(job)` describes what changed in `explained_inputs`. The
-    stage also runs without the manifests in `optional_inputs`, a subset of `inputs`, after their
-    stages have ended or failed.
+    tree). `explain_changes.list_changes(job)` describes what changed in `explained_inputs`.
+    `optional_inputs` is a subset of `inputs`: the stage waits until the stages of these manifests
+    have ended, but also runs if they failed.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 Ninja restarts its count after it regenerates its own build files, and lowers the total during a run
 when steps turn out to be up to date. The durations of steps differ a hundredfold, so estimates are
-coarse and start only after `_ESTIMATE_BASIS`.
+coarse and start only after the time and steps in `_ESTIMATE_BASIS`.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ def parse_ninja_step(line: str) -> NinjaStep | None:
 
 
 def find_step_output(line: str) -> str:
-    """Return the output that a step line names, "" if it names none."""
+    """Return the output file that a step line names, "" if it names none."""
     match = _STEP_OUTPUT.search(line) or _COMMAND_OUTPUT.search(line)
     return match[1] if match else ""
 
 
 def find_failed_output(line: str) -> str:
-    """Return the first output that a `FAILED:` line names, "" for any other line."""
+    """Return the first output file that a `FAILED:` line names, "" for any other line."""
     match = _FAILED_LINE.match(line)
     return match[1] if match else ""
 
 
 _ESTIMATE_BASIS = (20.0, 10)  # seconds and steps; a quarter of the steps is enough in a short build
-_RECENT_STEPS = 100  # the rate of these steps counts as much as the rate of the whole run
+_RECENT_STEPS = 100  # the rate of the latest steps counts as much as the rate of the whole run
 _LOG_INTERVAL = 60.0  # seconds between two lines in a log
 _STALL_SECONDS = 120.0  # a longer time without a finished step is reported
 
@@ -60,7 +60,7 @@ class Progress:
     """The state of a build after a step.
 
     `done` and `total` are steps; `total` is 0 until it is known. `eta` is in seconds. `at_work`
-    describes the running jobs. `silent` is the time in seconds since a step finished.
+    describes the running jobs. `silent` is the time in seconds since the last step finished.
     """
 
     done: int
@@ -71,7 +71,7 @@ class Progress:
 
     @property
     def stall_message(self) -> str:
-        """Return how long no step has finished, and why; "" if that is less than two minutes."""
+        """Describe a stall of two minutes or more, and its reason; "" if there is none."""
         if self.silent < _STALL_SECONDS or self.at_work.jobs == 0:
             return ""
         shortage = self.at_work.memory_shortage
@@ -85,7 +85,7 @@ class Progress:
 
     @property
     def time_left(self) -> str:
-        """Return the estimate, such as `31 min left`, "" without an estimate."""
+        """Return the estimated time, such as `31 min left`, "" without an estimate."""
         return f"{format_rough_duration(self.eta)} left" if self.eta is not None else ""
 
     @property
@@ -115,8 +115,8 @@ class ProgressMeter:
     def read_line(self, line: str, now: float) -> Progress | None:
         """Return the progress after a step line, None for any other line.
 
-        `now` is in seconds of a monotonic clock. A total of one step (CMake, or the install, run by
-        Ninja) does not count as progress.
+        `now` is in seconds of a monotonic clock. A Ninja run of a single step, such as CMake or the
+        install, does not count as progress.
         """
         step = parse_ninja_step(line)
         if not step or step.total < 2:
@@ -142,7 +142,7 @@ class ProgressMeter:
 
 @dataclass
 class ProgressThrottle:
-    """A limit for progress lines in a log: one a minute, none in a build that takes less."""
+    """A limit for progress lines in a log: one a minute, none in a shorter build."""
 
     _when: float = 0.0
 

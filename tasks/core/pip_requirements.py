@@ -30,7 +30,7 @@ def is_requirement_applicable(
 ) -> bool:
     """Return True if the requirement's marker holds, without extras or with one of `extras`.
 
-    Marker variables that are missing in `where` have the values of the running Python.
+    Marker variables that are missing in `where` have the values of the Python that runs torchyard.
     """
     marker = requirement.marker
     candidates = ("", *extras)
@@ -51,7 +51,7 @@ def select_applicable_requirements(
 
 
 def parse_pinned_versions(packages: LockedPackages) -> dict[str, str]:
-    """Return the pinned versions by normalized name."""
+    """Return the pinned versions by normalized package name."""
     pairs = (pin.split("==", 1) for pin in packages)
     return {canonicalize_name(name): version for name, version in pairs}
 
@@ -59,7 +59,7 @@ def parse_pinned_versions(packages: LockedPackages) -> dict[str, str]:
 def describe_version_mismatches(
     locked: LockedPackages, installed: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return a sentence for each locked package with another version in `installed`.
+    """Return a sentence for each locked package whose version in `installed` differs or is missing.
 
     `installed` maps normalized names to versions.
     """

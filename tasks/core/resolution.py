@@ -41,15 +41,15 @@ class Combination:
 class UnsatisfiableError(SettingsError):
     """Valid settings that this host or the known facts do not allow.
 
-    `tasks.planning.suggestions` searches for a change of the settings; `hint` is used without one.
+    `tasks.planning.suggestions` searches for settings that work; `hint` is shown if it finds none.
     """
 
 
 @dataclass(frozen=True)
 class ToolkitResolution:
-    """The CUDA toolkit that compiles: `none` for a CPU build, and if nothing is compiled.
+    """The CUDA toolkit to compile with; its provider is `none` if no CUDA code is compiled.
 
-    `home` is known for `system` and `path`.
+    `home` is known for the providers `system` and `path`.
     """
 
     provider: Literal["none", "system", "pypi", "path"]
@@ -59,11 +59,11 @@ class ToolkitResolution:
 
     @property
     def reason(self) -> str:
-        """Return the reason as text that makes sense without the provider."""
+        """Return the reason, with `none: ` in front of it if there is no toolkit."""
         return f"none: {self.why}" if self.provider == "none" else self.why
 
     def find_full_version(self, host: Host) -> str | None:
-        """Return the full version ("13.2.86") of a toolkit that was found, else the release.
+        """Return the full version ("13.2.86") of an installed toolkit, or the release of any other.
 
         None means that there is no toolkit.
         """
@@ -102,16 +102,16 @@ class Resolution:
 
     @property
     def label(self) -> str:
-        """Return CUDA and archs as in a wheel's local version: `cu132.sm90.sm120`, or `cpu`."""
+        """Return CUDA and archs as a local version of a wheel: `cu132.sm90.sm120` or `cpu`."""
         if not self.cuda:
             return "cpu"
         archs = (arch.sm.replace("_", "") for arch in self.targets)
         return ".".join([f"cu{self.cuda.replace('.', '')}", *archs])
 
     def build_combination(self, host: Host) -> Combination:
-        """Return the combination as far as planning knows it.
+        """Return the `Combination` of the versions that planning knows.
 
-        Callers that inspected compilers, driver and the like add them with `replace`.
+        Callers add the versions of compilers, the driver and the like with `dataclasses.replace`.
         """
         return Combination(
             system=self.system,
@@ -127,8 +127,8 @@ class Resolution:
 def should_use_cuda_packages(choice: Resolution, setting: str) -> bool:
     """Return True if a torch built from source uses CUDA's libraries from NVIDIA's Python packages.
 
-    `setting` is wheel.cuda; auto follows the provider of the toolkit. Raises `SettingsError` if
-    this system does not support it.
+    `setting` is wheel.cuda; auto follows the provider of the toolkit. Raises `SettingsError` if the
+    setting is `packages` and the system is not Linux.
     """
     if choice.strategy != "source" or not choice.cuda:
         return False

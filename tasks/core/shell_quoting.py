@@ -72,7 +72,7 @@ def quote_posix(text: str) -> str:
 
 
 def check_posix_name(text: str) -> str:
-    """Return a variable name that POSIX shells accept and do not reserve, else raise an error."""
+    """Return `text` if POSIX shells accept and do not reserve it as a variable name, else raise."""
     if text in _RESERVED_NAMES:
         raise TorchyardError(
             f"bash, dash or zsh reserves the variable {text}, so that no script can set it",
@@ -92,13 +92,13 @@ _SINGLE_QUOTES = re.compile("(['\u2018\u2019\u201a\u201b])")
 
 
 def quote_powershell(text: str) -> str:
-    """Return `text` in single quotes; typographic quotes also end a string in PowerShell."""
+    """Return `text` in single quotes for PowerShell, where typographic quotes also end a string."""
     quoted = _SINGLE_QUOTES.sub(r"\1\1", require_representable(text, "a PowerShell script"))
     return f"'{quoted}'"
 
 
 def check_powershell_name(text: str) -> str:
-    """Return a variable name that PowerShell accepts, else raise `TorchyardError`."""
+    """Return `text` if PowerShell accepts it as a variable name, else raise `TorchyardError`."""
     return _require_name(text, "PowerShell", _POWERSHELL_NAME, "letters, digits and _.()-")
 
 
@@ -123,9 +123,9 @@ _CMD_COMMENT_CHARACTERS = re.compile(r"[%!^&|<>\"~]")
 
 
 def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -> str:
-    """Return `set "NAME=value"`, also valid in parentheses; `delayed`: with delayed expansion."""
+    """Return `set "NAME=value"`, also valid in parentheses or, if `delayed`, delayed expansion."""
     line = f'set "{check_cmd_name(variable)}={quote_cmd(value, delayed=delayed)}'
-    # 40: room for the text before it on the line; the delayed form is measured separately
+    # 40 characters are left for text before it on the line; the delayed form is measured separately
     if len(line) + 40 > MAX_CMD_LINE:
         why = f"cmd cannot read a line of more than {MAX_CMD_LINE} characters"
         raise _build_value_error(value, _BATCH_FILE, why)
@@ -133,9 +133,9 @@ def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -
 
 
 def quote_cmd(text: str, *, delayed: bool = False) -> str:
-    """Return `text` and the closing quote, to be placed after an opening quote.
+    """Return `text`, escaped for cmd, with a closing quote. The caller writes the opening quote.
 
-    Quotes in `text` toggle quoting in cmd. Where they leave it off, special characters get a caret.
+    Quotes in `text` toggle quoting in cmd. Special characters outside of quotes get a caret.
     """
     if _CMD_LINE_ENDS.search(require_representable(text, _BATCH_FILE)):
         raise _build_value_error(text, _BATCH_FILE, "it has more than one line")
@@ -149,19 +149,19 @@ def quote_cmd(text: str, *, delayed: bool = False) -> str:
 
 
 def check_cmd_name(text: str) -> str:
-    """Return a variable name that cmd accepts, also in a list of `for`, else raise an error."""
+    """Return `text` if cmd accepts it as a variable name, also in a `for` list, else raise."""
     return _require_name(text, "cmd", SHELL_IDENTIFIER)
 
 
 def sanitize_cmd_comment(text: str) -> str:
-    """Return `text` for a `rem` line, without percent signs, which cmd expands there too."""
+    """Return `text` for a `rem` line, with "?" for characters that cmd interprets there."""
     return _CMD_COMMENT_CHARACTERS.sub("?", sanitize_comment(text))
 
 
 def quote_github_yaml(text: str) -> str:
     """Return `text` as a double-quoted YAML string.
 
-    `${{` is written as an expression that evaluates to it, because GitHub evaluates expressions in
-    any string (docs.github.com, "Evaluate expressions").
+    GitHub evaluates expressions in any string, so `${{` is replaced by an expression for this text
+    (docs.github.com, "Evaluate expressions").
     """
     return json.dumps(text.replace("${{", "${{ '${{' }}"))

@@ -55,7 +55,7 @@ def format_short_list(names: Sequence[str], most: int, between: str = ", ") -> s
 
 
 def format_short_reasons(reasons: Sequence[str], most: int = 1) -> str:
-    """Return `most` reasons and the number of others: `the archs changed (and 2 more)`."""
+    """Return the first `most` reasons and a count of others: `the archs changed (and 2 more)`."""
     more = f" (and {len(reasons) - most} more)" if len(reasons) > most else ""
     return ", ".join(reasons[:most]) + more
 

@@ -1,7 +1,7 @@
 """Wrap and lay out text for a terminal.
 
-A word is never broken, even if it is wider than the terminal: a path can be copied. A command in a
-sentence is not broken either if it fits in a line.
+A word is never broken, even if it is wider than the terminal, so that a path can be copied. A
+command in a sentence is broken only if it does not fit in a line.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tasks.core.build_activity import BuildActivity, HeavyJob, SlowOutput
     from tasks.core.ninja_progress import Progress
 
-_BAR_COLUMNS = (5, 24)  # of a bar, at least and at most
-_MIN_NAME_COLUMNS = 7  # of a name that is still useful
+_BAR_COLUMNS = (5, 24)  # minimum and maximum width of a bar
+_MIN_NAME_COLUMNS = 7  # minimum width of a name that is still useful
 _MIN_TERMINAL_SIZE = (70, 15)  # columns and rows of a terminal that fits more than one line
-_DETAIL_INDENT = " " * 13  # of the lines below a stage's line
-_MAX_NAME_COLUMNS = 40  # of a name beside others
+_DETAIL_INDENT = " " * 13  # indent of the lines below a stage's line
+_MAX_NAME_COLUMNS = 40  # maximum width of a name in a list
 # Numbers of heavy jobs and of slow outputs to name: the first pair that fits
 _SHOWN_ITEM_COUNTS = ((2, 3), (2, 2), (1, 3), (1, 2), (1, 1), (1, 0))
 _CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f-\x9f]")
@@ -28,7 +28,7 @@ _CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Glyphs:
-    """Characters for drawing: `shades` of a bar, `more` after cut text, `between` as separator."""
+    """Characters to draw with: `shades` of a bar, `more` after cut text, `between` as separator."""
 
     shades: str
     more: str
@@ -41,7 +41,7 @@ ASCII_GLYPHS = Glyphs("-#", "...", ", ")
 
 @dataclass(frozen=True)
 class DrawingArea:
-    """Columns of a line, rows of the whole terminal, and the characters to draw with."""
+    """The columns of a line, the rows of the terminal, and the characters to draw with."""
 
     columns: int
     rows: int
@@ -98,9 +98,9 @@ def format_progress_line(
 
 
 def _split_columns(columns: int) -> tuple[int, int]:
-    """Return columns for a name and width for the bar, 0 for each that does not fit.
+    """Return the columns for a name and for a bar, 0 for each that does not fit.
 
-    The length of the name does not move the bar.
+    The bar stays in place when the length of the name changes.
     """
     minimum, maximum = _BAR_COLUMNS
     width = min(columns - len("[], ") - _MIN_NAME_COLUMNS, maximum)
@@ -111,7 +111,7 @@ def _split_columns(columns: int) -> tuple[int, int]:
 
 
 def format_bar(share: float, width: int, glyphs: Glyphs) -> str:
-    """Return a bar such as `███▌  ` for `share` of 1."""
+    """Return a bar such as `███▌  ` for a `share` from 0 to 1."""
     shades = glyphs.shades
     full_blocks, shade_index = divmod(int(share * width * (len(shades) - 1)), len(shades) - 1)
     edge = shades[shade_index] if shade_index else ""
@@ -137,7 +137,7 @@ def measure_columns(text: str) -> int:
     return sum(1 + (unicodedata.east_asian_width(sign) in "WF") for sign in text)
 
 
-MIN_TEXT_COLUMNS = 24  # of a text, however narrow the terminal and however deep its indent
+MIN_TEXT_COLUMNS = 24  # minimum width of a text, even on a narrow terminal or with a deep indent
 _COMMAND_INDENT = 6  # spaces before a command that has its own line below a hint
 _LINE_START = re.compile(r" *(?:(?:→|->|-) )?")
 # Commands in a hint: the beginning of a command, up to the word where the sentence continues
@@ -155,12 +155,12 @@ _COLOR_CODE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def wrap_text(text: str, columns: int) -> list[str]:
-    """Return `text` in lines of at most `columns`, at least one. Its own line breaks stay."""
+    """Return `text` as one or more lines of at most `columns`. Line breaks in `text` stay."""
     return [line for part in text.splitlines() for line in _wrap_line(part, columns)] or [""]
 
 
 def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iterator[str]:
-    """Yield `key` and beside it `text`, indented to the column `indent`.
+    """Yield lines with `key` at the start and `text` from the column `indent` on.
 
     The indent is less on a narrow terminal. A key that is wider than the indent gets a separate
     line.
@@ -176,9 +176,9 @@ def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iter
 
 
 def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], str] = str) -> str:
-    """Wrap lines that are too wide, each with its own indent.
+    """Wrap the lines that are too wide. Continuation lines keep the indent of their line.
 
-    A command on its own line is not wrapped. `encode` returns a line as the stream can show it.
+    A command on a separate line is not wrapped. `encode` returns a line as the stream can show it.
     """
     lines: list[str] = []
     for line in text.split("\n"):

@@ -1,7 +1,7 @@
 """Generate the page of known failures, with an example message for each regular expression.
 
-An example (`CUDA capability sm_0 is not compatible`) has the first of inner alternatives, "0" for
-digits and "…" for arbitrary text; of optional parts only words are kept.
+An example (`CUDA capability sm_0 is not compatible`) has "0" for digits and "…" for arbitrary text.
+It has the first of inner alternatives, and optional parts only if they are words.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ELLIPSIS = "…"
 
 
 def generate_examples(pattern: str) -> tuple[str, ...]:
-    """Return example messages, one for each top-level alternative."""
+    """Return example messages for a regular expression, one for each top-level alternative."""
     parser: Any = importlib.import_module("re._parser")  # sre_parse, which is not public
     parsed = list(parser.parse(pattern))
     is_alternation = len(parsed) == 1 and str(parsed[0][0]) == "BRANCH"
@@ -30,7 +30,7 @@ def generate_examples(pattern: str) -> tuple[str, ...]:
 
 
 def _render_node(node: Any) -> str:
-    """Render one element: an operation and its argument."""
+    """Return example text for one element of a parsed expression: an operation and its argument."""
     kind, value = str(node[0]), node[1]
     match kind:
         case "LITERAL" | "ANY" | "NOT_LITERAL":
@@ -53,7 +53,7 @@ def _render_repeat(least: int, most: int, what: Any) -> str:
 
 
 def _render_set(kind: Any, value: Any) -> str:
-    """Render the first member of a set of characters."""
+    """Return example text for a set of characters: its first member."""
     match str(kind):
         case "LITERAL":
             return chr(value)
@@ -95,7 +95,7 @@ _AUTO_FIXES = {
 
 
 def render_diagnosis_page(knowledge: Knowledge) -> str:
-    """Return the page as Markdown."""
+    """Return the page of known failures as Markdown."""
     parts = [_PAGE_HEAD]
     for phase, title in _TITLES.items():
         parts.append(f"## {title}\n")

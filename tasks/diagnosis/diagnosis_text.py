@@ -17,7 +17,7 @@ def build_diagnosis_document(found: Diagnosis, path: PurePath, remedy: str = "")
     """Return the diagnosis as a JSON object, for `doit diagnose --json` and the record of a run.
 
     `line` is the line in the source file if a compiler names one, else the line in the log.
-    `remedy` is the one for this host, if any.
+    `remedy` is the remedy for this host; "" means the general remedy of the failure.
     """
     failure, error = found.failure, found.first_error
     first_error = error and {
@@ -42,9 +42,10 @@ _PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*(?::[a-z-]+)?)\}")
 
 
 def fill_remedy(failure: Failure, known: Mapping[str, str]) -> str:
-    """Return the remedy, with its placeholders replaced by the values in `known`.
+    """Return the remedy of a failure for this host, else the general remedy.
 
-    This is the first of `failure.here` whose placeholders are all known, else the general remedy.
+    The remedy for the host is the first of `failure.here` whose placeholders are all in `known`;
+    their values replace the placeholders.
     """
     for text in failure.here:
         if find_placeholders(text) <= known.keys():
@@ -58,7 +59,7 @@ _CLAUSE_SEPARATOR = re.compile(
 
 
 def remove_own_commands(remedy: str) -> str:
-    """Return the remedy without the clauses that name a command of torchyard."""
+    """Return the remedy without the clauses that name a torchyard command."""
     parts = _CLAUSE_SEPARATOR.split(remedy)
     kept = ""
     for separator, clause in zip(["", *parts[1::2]], parts[::2], strict=True):
@@ -68,7 +69,7 @@ def remove_own_commands(remedy: str) -> str:
 
 
 def find_placeholders(text: str) -> set[str]:
-    """Return the placeholders of a remedy: `jobs`, `install:compiler`."""
+    """Return the names of the placeholders in a remedy: `jobs`, `install:compiler`."""
     return set(_PLACEHOLDER.findall(text))
 
 
@@ -81,8 +82,8 @@ def map_to_original(
 ) -> Diagnosis:
     """Map paths below the folder `copy` to `original` in the first error of a diagnosis.
 
-    Paths are mapped only if the original `exists`: generated files exist only in the copy. Of paths
-    with spaces, only the file of the error is recognized.
+    A path is mapped only if the original file `exists`: generated files exist only in the copy. A
+    path with spaces is recognized only if it is the file of the error.
     """
     error = found.first_error
     if error is None:
@@ -114,8 +115,8 @@ _REQUIRED_FROM = re.compile(r":\s+required from here$")
 def extract_source_excerpt(raws: Sequence[RawLine], number: int) -> tuple[str, ...]:
     """Return the source excerpt that a compiler printed for the error in line `number` of the log.
 
-    This is the "required from here" line of the instantiation, then the line of source and the
-    marker below it; empty if they were not printed.
+    The excerpt has the "required from here" line of a template instantiation, and the source line
+    with the marker below it; lines that were not printed are left out.
     """
     first, last = number - _LINES_BEFORE, number + _LINES_AFTER
     lines = {raw.number: strip_colors(raw.text) for raw in raws if first <= raw.number <= last}

@@ -1,4 +1,4 @@
-"""Diagnose a log: find the earliest cause or, if it is not certain, the candidates."""
+"""Diagnose a log: find the earliest cause or, if the cause is uncertain, the candidates."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _BUILD_CONTINUES = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Ge
 class Diagnosis:
     """The result of a diagnosis.
 
-    `failure` is the cause, None if it is not certain; `candidates` are the slugs of the possible
-    causes. `first_error` is the line to show, `edge` the Ninja edge that printed it, "" if unknown.
-    `by` names the evidence if that is not only the log, or says why the log is not enough.
+    `failure` is the cause, None if uncertain; `candidates` are the slugs of the possible causes.
+    `first_error` is the line to show, `edge` the Ninja edge that printed the line, "" if unknown.
+    `by` names evidence other than the log, or says why the log is not enough; "" for only the log.
     """
 
     failure: Failure | None
@@ -52,7 +52,7 @@ class Diagnosis:
 
 
 def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
-    """Return the diagnosis of a log. The lines may be a selection: all relevant ones, in order."""
+    """Return the diagnosis of a log, which may consist of only the relevant lines, in order."""
     start = _find_last_attempt(log.lines)
     lines = log.lines[start:]
     matches = [
@@ -76,7 +76,7 @@ def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
 def _refine_to_conflict(
     match: FailureMatch, lines: Sequence[LogLine], failures: Sequence[Failure]
 ) -> FailureMatch:
-    """Return the match as a resolver conflict if uv explains a missing version by one."""
+    """Return a resolver conflict for a missing version that uv explains by one, else `match`."""
     if match.failure.slug != "no-matching-distribution" or not _find_conflict_at(match, lines):
         return match
     return replace(match, failure=next(one for one in failures if one.slug == CONFLICT_SLUG))
@@ -89,7 +89,7 @@ def _find_conflict_at(match: FailureMatch, lines: Sequence[LogLine]) -> str:
 def _find_last_attempt(lines: Sequence[LogLine]) -> int:
     """Return the index after the last command or successful step of the log.
 
-    A log may hold several attempts; failures before that index are obsolete.
+    A log may contain several attempts; failures before the returned index are obsolete.
     """
     start = 0
     for index, line in enumerate(lines):
@@ -102,7 +102,7 @@ def _find_last_attempt(lines: Sequence[LogLine]) -> int:
 
 
 def _is_blocking(match: FailureMatch, lines: Sequence[LogLine]) -> bool:
-    """Return True if this failure stopped the build."""
+    """Return True if the matched failure stopped the build."""
     line, after = lines[match.at], lines[match.at + 1 :]
     if line.failed is False and any(other.failed for other in lines):
         return False
@@ -115,7 +115,7 @@ def _is_blocking(match: FailureMatch, lines: Sequence[LogLine]) -> bool:
 def _choose_match(
     matches: Sequence[FailureMatch], lines: Sequence[LogLine], error: FirstError | None
 ) -> FailureMatch | None:
-    """Return the cause of the failure, None if it is not certain."""
+    """Return the match that is the cause of the failed build, None if the cause is uncertain."""
     firsts: dict[str, FailureMatch] = {}  # by rank
     for match in matches:
         firsts.setdefault(match.failure.rank, match)
@@ -130,7 +130,7 @@ def _choose_match(
 
 
 def _has_unknown_error_before(match: FailureMatch, lines: Sequence[LogLine]) -> bool:
-    """Return True if another edge failed before with an unknown error, or CMake printed one.
+    """Return True if an unknown error of another edge or of CMake comes before the match.
 
     CMake continues after errors.
     """

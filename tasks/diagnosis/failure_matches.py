@@ -24,9 +24,9 @@ LiteralTexts = frozenset[str]
 
 
 def find_required_literals(pattern: str) -> LiteralTexts | None:
-    """Return lower-case texts, at least one of which is in each match of the pattern.
+    """Return lower-case texts; each match of the pattern contains at least one of them.
 
-    Compare them without case. None if there is no such set.
+    The comparison ignores case. None means that there are no such texts.
     """
     alternatives: list[list[LiteralTexts]] = [[]]
     stack: list[list[list[LiteralTexts]]] = []
@@ -56,7 +56,7 @@ def find_required_literals(pattern: str) -> LiteralTexts | None:
 
 
 def _choose_literals(alternatives: list[list[LiteralTexts]]) -> LiteralTexts | None:
-    """Return the best literals of all alternatives together."""
+    """Return the longest literals of each alternative as one set, None if some are too short."""
 
     def compute_min_length(texts: LiteralTexts) -> int:
         return min(map(len, texts), default=0)
@@ -67,9 +67,9 @@ def _choose_literals(alternatives: list[list[LiteralTexts]]) -> LiteralTexts | N
     return frozenset().union(*best)
 
 
-_NEARBY_LINES = 40  # lines
+_NEARBY_LINES = 40  # lines before and after a match
 _WRAPPED_LINES = 4  # continuation lines of a message: CMake wraps compiler output
-_MAX_WRAPPED_LENGTH = 300  # characters of each
+_MAX_WRAPPED_LENGTH = 300  # characters of each continuation line
 _QUOTE = "[\"'“”„‘’「」《》]"
 _RANKS = ("cause", "consequence", "notice", "hint", "rest")  # the most specific first
 _WINDOWS_TEXT = re.compile(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:")
@@ -83,7 +83,7 @@ _WARNING_MESSAGE = re.compile(
 
 @dataclass(frozen=True)
 class FailureMatch:
-    """A failure and the index of the line that matches it."""
+    """A failure and the index of the log line that matches it."""
 
     failure: Failure
     at: int
@@ -92,7 +92,7 @@ class FailureMatch:
 class ParsedLog:
     """The lines of the log at `path`, and the failures that each line matches.
 
-    Parsing and matching run only once for all users of the log.
+    All readers of the log share one run of parsing and matching. `path` is None without a file.
     """
 
     def __init__(self, raws: Iterable[RawLine], path: PurePath | None = None) -> None:
@@ -110,9 +110,9 @@ class ParsedLog:
                 yield self.lines[index]
 
     def match_failures(self, failures: Sequence[Failure], start: int = 0) -> Iterator[FailureMatch]:
-        """Yield the most specific failure for each line from `start` on; indexes start there.
+        """Yield the most specific failure for each line from `start` on, with indexes from `start`.
 
-        If that is a hint, yield all hints.
+        If the most specific failure of a line is a hint, yield all hints.
         """
         lines = self.lines[start:]
         for index, matched in self._match_lines(failures).items():
@@ -151,12 +151,12 @@ def _match_lines(
 
 
 def is_warning(text: str) -> bool:
-    """Return True if the line is only a warning, which may still be the cause."""
+    """Return True if the line is a warning. A warning may still be the cause."""
     return bool(_WARNING_MESSAGE.match(text))
 
 
 def _join_wrapped_lines(lines: Sequence[LogLine], at: int) -> str:
-    """Join the line with the lines after it up to the next message, without blank lines."""
+    """Join a line with the lines after it, up to the next message, and leave out blank lines."""
     following = takewhile(lambda x: not _MESSAGE_START.match(x.text), lines[at + 1 : at + 9])
     after = (x.text.strip()[:_MAX_WRAPPED_LENGTH] for x in following if x.text.strip())
     return " ".join((lines[at].text.strip(), *islice(after, _WRAPPED_LINES)))
@@ -185,7 +185,7 @@ def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> 
 
 @cache
 def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the literals of all patterns, None if a pattern has none."""
+    """Return the required literals of all patterns, None if a pattern has none."""
     expressions = (*patterns, *map(_build_header_pattern, headers))
     literals = [find_required_literals(expression) for expression in expressions]
     return None if None in literals else frozenset().union(*filter(None, literals))
@@ -193,7 +193,7 @@ def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> fr
 
 @cache
 def _compile_patterns(patterns: tuple[str, ...], headers: tuple[str, ...]) -> re.Pattern[str]:
-    """Combine all patterns; `headers` match the message of each compiler about a missing header."""
+    """Combine all patterns. `headers` match the compiler messages about a missing header."""
     expressions = (*patterns, *map(_build_header_pattern, headers))
     return re.compile("|".join(f"(?:{expression})" for expression in expressions), re.IGNORECASE)
 

@@ -72,7 +72,7 @@ _COMPILER_ERROR = re.compile(r"[:)]\s*(?:fatal )?error(?: [A-Z]*\d+| #\d+(?:-D)?
 
 @dataclass(frozen=True)
 class FirstError:
-    """An error: its line `number` in the log, and its place in the sources if it names one."""
+    """An error: the log line `number`, and the source `file` and `line`, None if not named."""
 
     number: int
     text: str
@@ -81,12 +81,12 @@ class FirstError:
 
 
 def find_first_error(lines: Iterable[LogLine]) -> FirstError | None:
-    """Return the first real error, None if there are only consequences of one."""
+    """Return the first error that is not a consequence of another, None if there is none."""
     return next((parse_error(line) for line in lines if is_error(line)), None)
 
 
 def find_error_or_last_line(lines: Iterable[LogLine]) -> FirstError | None:
-    """Return the first real error; without one, the last line that is not blank."""
+    """Return the first real error; if there is none, the last line that is not blank."""
     last = None
     for line in lines:
         if is_error(line):
@@ -96,35 +96,35 @@ def find_error_or_last_line(lines: Iterable[LogLine]) -> FirstError | None:
 
 
 def is_error(line: LogLine) -> bool:
-    """Return True if the line reports an error that is not a consequence of another."""
+    """Return True if the line reports an error that is not a consequence of another error."""
     if line.failed is False or not _ERROR.search(line.text):
         return False
     return not (is_noise(line.text) or _CONSEQUENCE.search(line.text))
 
 
 def is_noise(text: str) -> bool:
-    """Return True if builds continue after such lines.
+    """Return True for a warning, a command, a CMake check or a source line.
 
-    These are warnings, commands, CMake's checks and source lines.
+    Builds continue after such lines.
     """
     return bool(_NOISE.search(text))
 
 
 def is_compiler_error(line: LogLine) -> bool:
-    """Return True if a compiler reports an error at a place in a source file."""
+    """Return True if the line is a compiler's error with a place in a source file."""
     return bool(
         is_error(line) and find_source_location(line.text) and _COMPILER_ERROR.search(line.text)
     )
 
 
 def parse_error(line: LogLine) -> FirstError:
-    """Return the line as an error."""
+    """Return the error in a line, with its place in the sources."""
     file, number = find_source_location(line.text) or (None, None)
     return FirstError(line.number, line.text.strip(), file, number)
 
 
 def find_source_location(text: str) -> tuple[str, int] | None:
-    """Return file and line of the source that a compiler, CMake or ptxas names."""
+    """Return the source file and line that a compiler, CMake or ptxas names, else None."""
     for pattern in _LOCATIONS:
         if match := pattern.search(text):
             return match["file"].strip(), int(match["line"])

@@ -1,6 +1,6 @@
 """Read the relevant lines of a log of any size and encoding, with their numbers, in one pass.
 
-Memory is bounded: of a log of gigabytes the head, the end and the lines around each error keyword
+Memory is bounded: of a very large log, only the head, the end and the lines around error keywords
 are kept. UTF-8, UTF-16, cp936, cp932 and cp1252 are decoded; other bytes are replaced.
 """
 
@@ -25,7 +25,7 @@ _PEEK_BYTES = 4096
 _MAX_LINE_BYTES = 1 << 16  # longer lines are split: a file may have no line ends
 _HEAD_LINES, _END_LINES, _MAX_KEPT_LINES, _MAX_TEXT_LENGTH = 200, 400, 20_000, 2000
 _CONTEXT_BEFORE, _CONTEXT_AFTER = 5, 8
-_DENSE = 20  # if more than one in this many lines has the keyword, each line is searched
+_DENSE = 20  # each line is searched if more than one in this many lines has the keyword
 _ERROR_KEYWORDS = tuple(
     word.encode()
     for word in (
@@ -37,7 +37,7 @@ _ERROR_KEYWORDS = tuple(
         *("timed out", "$ /", "ошибка", "오류", "espacio", "осталось"),
     )
 )
-# replaced by text of the same length
+# Compiler flags that contain "error", each with a replacement of the same length
 _WERROR_FLAGS = ((b"-wno-error", b"-wno-....."), (b"-werror", b"-w....."))
 _WARNING_BYTES = re.compile(rb"[:)] ?warning|\bwarning [#A-Z]|^cc1plus: warning")
 _DIGITS = b"0123456789abcdef"  # characters of numbers and digests
@@ -45,9 +45,9 @@ _MAX_ALIKE, _MAX_SHAPES = 20, 50_000
 
 
 def parse_log(path: Path, begun: int = 0) -> ParsedLog:
-    """Return the parsed log from the byte `begun` on.
+    """Parse the log at `path` from the byte `begun` on.
 
-    Raises `TorchyardError` if it is not readable.
+    Raises `TorchyardError` if the log is not readable.
     """
     return ParsedLog(read_log(path, begun), path)
 
@@ -55,7 +55,7 @@ def parse_log(path: Path, begun: int = 0) -> ParsedLog:
 def read_log(path: Path, begun: int = 0) -> Iterator[RawLine]:
     """Yield the relevant lines of the log, in order.
 
-    Lines before the byte `begun` are counted and skipped. Raises `TorchyardError` if the log is not
+    Lines before the byte `begun` are only counted. Raises `TorchyardError` if the log is not
     readable.
     """
     try:
@@ -70,7 +70,7 @@ def read_log(path: Path, begun: int = 0) -> Iterator[RawLine]:
 
 
 def _skip_lines(file: BufferedReader, end: int) -> int:
-    """Read up to the byte `end`, and return how many lines end before it."""
+    """Read up to the byte `end`, and return the number of lines that end before this byte."""
     count = 0
     while end > 0 and (block := file.read(min(end, _BLOCK))):
         count += block.count(b"\n")
@@ -106,7 +106,7 @@ def _detect_utf16(start: bytes) -> str:
 def _number_blocks(
     blocks: Iterator[bytes], number: int
 ) -> Iterator[tuple[int, list[bytes], list[int]]]:
-    """Yield for each block its first line number, its lines and the indexes of keyword lines."""
+    """Yield the first line number, the lines and the indexes of keyword lines of each block."""
     for block in blocks:
         if not block:
             continue
@@ -118,10 +118,10 @@ def _number_blocks(
 
 
 def _find_keyword_lines(block: bytes, lines: list[bytes]) -> list[int]:
-    """Return the indexes of the lines that have a keyword.
+    """Return the indexes of the lines that contain an error keyword.
 
-    Searching the whole block is about fifty times as fast as searching each line. If many lines
-    have one keyword, they are not searched for the others.
+    A search of the whole block is about fifty times as fast as a search of each line. Lines with a
+    frequent keyword are not searched for other keywords.
     """
     lower = block.lower()
     for flag, replacement in _WERROR_FLAGS:
@@ -161,13 +161,13 @@ class _UnmatchedLines:
 
 
 class _LineShapes:
-    """Counts of lines that differ only in numbers: the thousandth has no new information."""
+    """Counts of lines that differ only in numbers, to drop all but the first few."""
 
     def __init__(self) -> None:
         self._counts: dict[bytes, int] = {}
 
     def is_new(self, line: bytes) -> bool:
-        """Return True if the line is not a warning, and few lines of its shape came before."""
+        """Return True unless the line is a warning, or many lines of the same shape came before."""
         if line.startswith(b"$ "):
             return True  # a command of torchyard: the start of an attempt
         if b"arning" in line and _WARNING_BYTES.search(line):
@@ -201,13 +201,13 @@ def _select_lines(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Itera
 
 
 def _split_raw_lines(number: int, line: bytes) -> Iterator[RawLine]:
-    """Yield the texts of a line; progress that is overwritten with carriage returns has several."""
+    """Yield the parts of a line between carriage returns, as in progress output."""
     for piece in line.rstrip(b"\r").split(b"\r")[-20:]:
         yield RawLine(number, decode_line(piece[: 2 * _MAX_TEXT_LENGTH])[:_MAX_TEXT_LENGTH])
 
 
 def decode_line(line: bytes) -> str:
-    """Decode the bytes with the first encoding that fits."""
+    """Decode a line with the first encoding that fits."""
     with suppress(UnicodeDecodeError):
         return line.decode("utf-8")
     if not re.search(rb"[\x80-\xff]{2}", line):
@@ -229,9 +229,9 @@ class LogTail:
         self._at = 0
 
     def read_new_lines(self) -> list[str]:
-        """Return the complete lines that are new.
+        """Return the complete lines that were added since the last call.
 
-        All lines if the file was replaced, none if it cannot be read.
+        If the file was replaced, return all of its lines; if it cannot be read, none.
         """
         try:
             with self._path.open("rb") as file:

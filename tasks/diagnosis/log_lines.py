@@ -1,4 +1,4 @@
-"""Parse the lines of a log, and assign each to its Ninja edge or MSBuild project.
+"""Clean the lines of a log, and assign each line to a Ninja edge or MSBuild project.
 
 Colours and the prefixes of CI systems are removed, and messages are translated to English.
 """
@@ -121,7 +121,7 @@ _FRENCH_COLON = re.compile(r"(?<=\w) :(?=\s|$)")  # in English only MSVC prints 
 
 
 def translate_to_english(line: str) -> str:
-    """Return the line with phrases and quotes of other languages replaced by English ones.
+    """Return the line with foreign phrases and quotation marks replaced by English ones.
 
     Other lines are returned unchanged.
     """
@@ -158,7 +158,7 @@ _EDGE_END = re.compile(r"^\s*(?:ninja: |Traceback \(most recent|\[end of output\
 
 @dataclass(frozen=True)
 class RawLine:
-    """A line as it was read; `number` counts from 1 in the whole log."""
+    """A line of a log before cleaning; `number` counts from 1 at the start of the log."""
 
     number: int
     text: str
@@ -168,8 +168,8 @@ class RawLine:
 class LogLine:
     """A cleaned line.
 
-    `unit` is the edge or project that printed it, "" for none; `failed` is whether that edge
-    failed, None if it is not an edge.
+    `unit` is the Ninja edge or MSBuild project that printed the line, "" for none. `failed` says
+    whether the edge failed, None if `unit` is not an edge.
     """
 
     number: int
@@ -184,20 +184,20 @@ def strip_decorations(text: str) -> str:
 
 
 def strip_colors(text: str) -> str:
-    """Return the line without colours, with its frame."""
+    """Return the line without colours and other escape sequences."""
     return _ESCAPES.sub("", text).rstrip()[:_MAX_LINE_LENGTH]
 
 
 def is_debug(text: str, before: bool) -> bool:
-    """Return True for uv's debug output about attempts that may have succeeded later.
+    """Return True for a `DEBUG` line of uv, and for the causes below it.
 
-    This is `DEBUG …`, and the causes that follow such a line (`before`).
+    The attempt may have succeeded later. `before` says whether the previous line is debug output.
     """
     return text.startswith("DEBUG ") or (before and bool(_CAUSED_BY.match(text)))
 
 
 def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
-    """Yield the lines, each with its edge; skip debug output."""
+    """Yield the cleaned lines, each with its edge or project. Debug output is skipped."""
     unit, failed, debug = "", None, False
     for raw in raws:
         text = strip_decorations(raw.text)
@@ -211,7 +211,7 @@ def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
 
 
 def _track_edge(text: str, unit: str, failed: bool | None) -> tuple[str, bool | None]:
-    """Return the edge that is current from this line on, and whether it failed."""
+    """Return the edge that is current from this line on, and whether that edge failed."""
     if output := find_failed_output(text):
         return output, True
     if step := parse_ninja_step(text):

@@ -1,4 +1,4 @@
-"""Find the two conflicting requirements in the output of uv or pip."""
+"""Find two conflicting requirements in the output of uv or pip."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REQUIREMENT_WORDS = re.compile(
 
 @dataclass(frozen=True)
 class _Requirement:
-    """One requirement: the normalized `name`, the `text` as printed, and `who` requires it."""
+    """A requirement: its normalized `name`, its `text` as printed, and `who` requires it."""
 
     name: str
     specifier: str
@@ -64,7 +64,7 @@ def _extract_explanation(lines: Iterable[str]) -> str:
 
 
 def _parse_requirements(text: str) -> Iterator[_Requirement]:
-    """Yield each requirement; skip conclusions, which only repeat them."""
+    """Yield each requirement. Conclusions of uv are skipped, because they repeat requirements."""
     origin, is_conclusion = _CONSTRAINT, True
     for match in _REQUIREMENT_WORDS.finditer(text):
         if match["concluded"]:

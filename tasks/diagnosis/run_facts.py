@@ -1,4 +1,4 @@
-"""Correct a diagnosis with facts of the run: what killed a compiler, whether the disk was full."""
+"""Correct a diagnosis with facts of the run: what killed a compiler, and if the disk was full."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SLUGS_BY_CODE = {
     **dict.fromkeys((-4, 132), "illegal-instruction"),
 }
 _MEMORY_WORDS = re.compile(r"memory|bad_alloc|oom", re.IGNORECASE)
-_SHORT = 10  # memory is short if less than one part in this many was left
+_SHORT = 10  # memory is short if less than one in this many MiB was left
 _PLENTY = 4
 
 
@@ -24,11 +24,12 @@ _PLENTY = 4
 class RunFacts:
     """The facts of a run whose command failed.
 
-    `size` is the length of the log in bytes, to check that the facts belong to it; `begun` is the
-    offset of the failed command's output; `code` is its exit code, negative for a signal. `kills`
-    counts the processes that the kernel killed for lack of memory, `lowest_mib` is the minimum of
-    the available memory, of `limit_mib`; `free_mib` is the free space on the log's disk afterwards.
-    `jobs` is the number of compilers at once, `compiler` path and version of the C++ compiler.
+    `size` is the length of the log in bytes, to check that the facts belong to the log. `begun` is
+    the offset of the failed command's output, `code` its exit code, negative for a signal. `kills`
+    counts the processes that the kernel killed for lack of memory. `lowest_mib` is the least memory
+    that was available, out of `limit_mib`. `free_mib` is the free space on the log's disk after the
+    run. `jobs` is the number of parallel compilers, `compiler` the path and version of the C++
+    compiler.
     """
 
     size: int = 0
@@ -45,7 +46,7 @@ class RunFacts:
 def apply_run_facts(
     facts: RunFacts | None, found: Diagnosis, failures: Sequence[Failure]
 ) -> Diagnosis:
-    """Return the diagnosis, corrected by the facts of the run; None for a log without facts."""
+    """Return the diagnosis, corrected by `facts`, which are None for a log of an unknown run."""
     if found.failure and found.failure.slug == "oom-killed":
         # the log reports a kill, but perhaps not that memory was the reason
         is_explained = found.first_error and _MEMORY_WORDS.search(found.first_error.text)
@@ -74,7 +75,7 @@ def _explain_kill(
 
 
 def assess_memory_pressure(facts: RunFacts) -> tuple[bool | None, str]:
-    """Return whether memory was short during the run, None if not certain, and the evidence."""
+    """Return whether memory was short during the run (None if uncertain), and the evidence."""
     programs = f"{facts.kills} program{'s' * (facts.kills > 1)}" if facts.kills else "no program"
     killed = f"the kernel killed {programs} for lack of memory"
     if facts.lowest_mib is None or not facts.limit_mib:

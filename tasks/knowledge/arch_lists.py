@@ -1,9 +1,10 @@
-"""Format and parse arch lists for each of their readers.
+"""Format and parse arch lists for the programs that read them.
 
-The readers are torch.utils.cpp_extension and PyTorch's CMake (cmake/Modules_CUDA_fix/upstream/
-FindCUDA/select_compute_arch.cmake), which differ and change by release, and CMake itself.
-pytorch.yaml has the results of running them: `extension_archs`, `cmake_archs` and
-`arch_list_parsing`. A list is never empty: each reader then takes the GPUs of the machine.
+The readers are torch.utils.cpp_extension, PyTorch's CMake code (select_compute_arch.cmake in
+cmake/Modules_CUDA_fix/upstream/FindCUDA) and CMake itself. The first two differ, and change by
+release. pytorch.yaml has the results of running them: `extension_archs`, `cmake_archs` and
+`arch_list_parsing`. An empty list is an error: each reader would take the GPUs of the build
+machine.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _CMAKE_ARCH_PATTERN = re.compile(r"(\d{2,3}[af]?)(?:-(real|virtual))?")
 def format_extension_archs(
     knowledge: Knowledge, torch: str, archs: Iterable[Arch], ptx: bool = False
 ) -> str:
-    """Return TORCH_CUDA_ARCH_LIST for that torch's cpp_extension: `8.9;12.0+PTX`.
+    """Return TORCH_CUDA_ARCH_LIST for cpp_extension of the release `torch`: `8.9;12.0+PTX`.
 
     Raises `KnowledgeError` if that release does not accept an arch.
     """
@@ -50,7 +51,7 @@ def format_extension_archs(
 def format_torch_cmake_archs(
     knowledge: Knowledge, torch: str, archs: Iterable[Arch], ptx: bool = False
 ) -> str:
-    """Return TORCH_CUDA_ARCH_LIST for that torch's CMake, which accepts `12.0f` from 2.9 on.
+    """Return TORCH_CUDA_ARCH_LIST for PyTorch's CMake, which accepts `12.0f` from torch 2.9 on.
 
     Raises `KnowledgeError` if that release does not accept an arch.
     """
@@ -63,7 +64,7 @@ def format_torch_cmake_archs(
 def format_cmake_archs(archs: Iterable[Arch], ptx: bool = False) -> str:
     """Return CMAKE_CUDA_ARCHITECTURES, `89-real;120-real`.
 
-    With `ptx`, the highest arch is `120`: both cubin and PTX.
+    With `ptx`, the highest arch is written as `120`, which means both cubin and PTX.
     """
     ordered = _sort_archs(archs)
     ptx_arch = _find_ptx_arch(ordered) if ptx else None
@@ -108,8 +109,8 @@ def _join_archs(ordered: Sequence[Arch], ptx: bool) -> str:
 def _find_ptx_arch(ordered: Sequence[Arch]) -> Arch:
     """Return the highest arch without a suffix.
 
-    Raises `KnowledgeError` if all have one: PTX with a suffix does not run on later GPUs, and PTX
-    is included for them.
+    Raises `KnowledgeError` if every arch has a suffix: PTX is included for later GPUs, but PTX with
+    a suffix does not run on them.
     """
     unsuffixed = [arch for arch in ordered if not arch.suffix]
     if not unsuffixed:
@@ -124,8 +125,8 @@ def _find_ptx_arch(ordered: Sequence[Arch]) -> Arch:
 def parse_extension_archs(knowledge: Knowledge, torch: str, text: str) -> MachineCode:
     """Return the code that cpp_extension of that torch builds for the user's TORCH_CUDA_ARCH_LIST.
 
-    Empty lists and items, names, `native`, and an arch that the release does not accept raise a
-    `KnowledgeError` with the reason.
+    Raises `KnowledgeError` with the reason for an empty list or item, a name such as `Hopper` or
+    `native`, and an arch that the release does not accept.
     """
     items, reader = re.split("[; ]", text), "torch's extension builder"
     return _parse_items(knowledge, torch, text, items, reader, _require_extension_arch)
@@ -141,10 +142,10 @@ def parse_torch_cmake_archs(knowledge: Knowledge, torch: str, text: str) -> Mach
 
 
 def parse_cmake_archs(knowledge: Knowledge, cuda: str, text: str) -> MachineCode | None:
-    """Return the code for CMAKE_CUDA_ARCHITECTURES or CUDAARCHS with that CUDA: `89-real;120`.
+    """Return the machine code that CMAKE_CUDA_ARCHITECTURES or CUDAARCHS selects: `89-real;120`.
 
-    None for "OFF", by which CMake leaves the choice to the project. A value that means other archs
-    on another machine raises a `KnowledgeError`.
+    `cuda` is the toolkit release. None is for "OFF", with which CMake leaves the choice to the
+    project. Raises `KnowledgeError` for a value that means other archs on another machine.
     """
     if text == "OFF":
         return None
@@ -193,7 +194,7 @@ def _parse_items(  # noqa: PLR0913, PLR0917  (the list and its reader)
             f"an empty arch list means {_BUILD_HOST_GPUS}",
             hint=f"remove the list, so that target.gpus decides; or {_ARCH_LIST_EXAMPLE}",
         )
-    archs: dict[Arch, bool] = {}  # with PTX?
+    archs: dict[Arch, bool] = {}  # whether the arch has +PTX
     for item in items:
         name = item.removesuffix("+PTX")
         if not _ARCH_PATTERN.fullmatch(name):

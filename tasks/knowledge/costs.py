@@ -1,7 +1,7 @@
 """Estimate the cost of a strategy: time, disk, memory.
 
-costs.yaml has the figures with their evidence. Times are ranges: the measured time is the least,
-since the machine, the network and the features of a tree decide the rest.
+costs.yaml has the figures with their evidence. A time is a range that starts at the measured time;
+the machine, the network and the features of a source tree decide the rest.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Cost:
     """The time, disk usage and memory of a strategy, None if not known.
 
-    `seconds` are least and most in wall-clock time, `core_seconds` the part of them that compilers
-    take, which cores share. `disk_usage` is that at the end, `memory_mib` that of the largest
-    process. `known` is the evidence, or begins with "unverified".
+    `seconds` is the least and most wall-clock time; `core_seconds` is the part of compilers, which
+    is divided among cores. `disk_usage` is the usage after the build, `memory_mib` the memory of
+    the largest process. `known` is the evidence, or begins with "unverified".
     """
 
     seconds: tuple[int, int] | None
@@ -37,8 +37,8 @@ class Cost:
     def scale_to_cores(self, cores: int) -> Cost:
         """Return the cost with that many compilers in parallel.
 
-        Their time is divided by `cores`, rounded up. The result has no `core_seconds` that could be
-        divided again.
+        The time of the compilers is divided by `cores` and rounded up. The result has no
+        `core_seconds`, so that they are not divided again.
         """
         if self.seconds is None:
             return self
@@ -50,7 +50,7 @@ class Cost:
 
 
 def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensions: int) -> Cost:
-    """Return the cost on one core with that many target archs (0: for the CPU) and extensions.
+    """Return the cost on one core with `archs` target archs (0: for the CPU) and `extensions`.
 
     seconds = fixed + compilers + (archs − 1) × a further arch's + extensions × an extension's. A
     compiler cache and the outputs of an earlier build are not counted.
@@ -76,10 +76,10 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
 
 
 class CostFact(Struct, frozen=True, kw_only=True):
-    """The cost of one strategy, each time as least and most in seconds.
+    """The cost of one strategy. Each time is a range in seconds, least and most.
 
-    `core_seconds` are the sum of the compilers' times; each arch after the first adds
-    `arch_seconds` to them. `uncertain` says what was not checked, "" if `status` says all.
+    `core_seconds` is the total time of the compilers; each arch after the first adds
+    `arch_seconds`. `uncertain` says what was not checked, "" if `status` says everything.
     """
 
     strategy: Strategy
@@ -94,7 +94,7 @@ class CostFact(Struct, frozen=True, kw_only=True):
 
 
 class ExtensionCost(Struct, frozen=True, kw_only=True):
-    """The additional cost of one extension with any strategy; `seconds` are least and most."""
+    """The additional cost of one extension with any strategy; `seconds` is least and most."""
 
     seconds: Range
     disk_usage: DiskUsage = field(name="room_mib")

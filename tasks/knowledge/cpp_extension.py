@@ -1,6 +1,6 @@
 """Parse the compiler requirements of a torch from the text of its torch.utils.cpp_extension.
 
-It is not executed: importing a torch takes seconds and can fail.
+The text is not executed: importing torch takes seconds and can fail.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CXX_STANDARD = re.compile(r"(?:[-/]std[=:])?c\+\+(\d\d)")
 
 @dataclass(frozen=True)
 class VersionBounds:
-    """The accepted compilers: from `lowest` on, and below `above`."""
+    """The accepted compiler versions: `lowest` and later, but older than `above`."""
 
     lowest: str
     above: str
@@ -38,10 +38,10 @@ class VersionBounds:
 class CppExtension:
     """The tables of cpp_extension.py.
 
-    `standard` is the C++ standard that it passes to compilers (20), None if it cannot be read.
-    `gcc` and `clang` have bounds by CUDA release ("12.8"). `least_gcc` and `least_msvc` are
-    versions below which it warns. `unchecked` is the pattern of torch versions whose compilers it
-    does not check.
+    `standard` is the C++ standard that it passes to compilers (20), None if unknown. `gcc` and
+    `clang` have bounds by CUDA release ("12.8"). cpp_extension warns about compilers older than
+    `least_gcc` or `least_msvc`. It checks no compilers for torch versions that match the pattern
+    `unchecked`.
     """
 
     standard: int | None = None
@@ -52,9 +52,9 @@ class CppExtension:
     unchecked: str = ""
 
     def should_check_compilers(self, torch: str) -> bool:
-        """Return True if it checks the compilers of a torch of this version.
+        """Return True if cpp_extension checks the compilers for this version of torch.
 
-        It does not check those of a torch built by hand, such as 2.7.0a0+git1a2b3c4.
+        It does not check them for a torch built by hand, such as 2.7.0a0+git1a2b3c4.
         """
         return not (self.unchecked and re.match(self.unchecked, torch))
 
@@ -67,17 +67,17 @@ class CppExtension:
 
 
 def is_check_disabled(env: Mapping[str, str]) -> bool:
-    """Return True if these variables disable the compiler check."""
+    """Return True if the variables `env` disable the compiler check."""
     return env.get(SKIP_CHECK_VARIABLE) in _TRUE_VALUES
 
 
 def parse_cpp_extension(text: str) -> CppExtension:
-    """Return the tables in the text of cpp_extension.py; those that cannot be read are left out."""
+    """Return the tables in the text of cpp_extension.py. Unreadable tables are left out."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return CppExtension()
-    variables: dict[str, Any] = {}  # of the module; references to earlier ones are resolved
+    variables: dict[str, Any] = {}  # module variables; references to earlier ones are resolved
     for node in tree.body:
         match node:
             case (
@@ -97,7 +97,7 @@ def parse_cpp_extension(text: str) -> CppExtension:
 
 
 def _find_cxx_standard(tree: ast.Module) -> int | None:
-    """Return the C++ standard if all literal options name the same one, as in 2.5 to 2.15."""
+    """Return the C++ standard that all string options name (as in torch 2.5 to 2.15), else None."""
     literals = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     texts = (literal for literal in literals if isinstance(literal, str))
     standards = {int(option[1]) for text in texts if (option := _CXX_STANDARD.fullmatch(text))}

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
-    """Return the facts of a CUDA release, by `12.8` or a full version.
+    """Return the facts of a CUDA release; `cuda` is `12.8` or a full version.
 
-    Raises `KnowledgeError` if it is not known.
+    Raises `KnowledgeError` if the release is not known.
     """
     release = format_major_minor(cuda)
     if release in knowledge.toolkits:
@@ -33,7 +33,7 @@ def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
 
 
 def can_compile_arch(knowledge: Knowledge, cuda: str, arch: Arch) -> bool:
-    """Return True if that toolkit compiles for `arch`; `12.0a` and `12.0f` count separately."""
+    """Return True if the toolkit compiles for `arch`; `12.0a` and `12.0f` count separately."""
     return arch in find_toolkit(knowledge, cuda).makes
 
 
@@ -46,9 +46,10 @@ def list_capable_toolkits(knowledge: Knowledge, archs: Iterable[Arch]) -> tuple[
 def list_published_toolkits(
     knowledge: Knowledge, release: Release, archs: Iterable[Arch], system: System
 ) -> tuple[str, ...]:
-    """Return the CUDA releases that PyTorch publishes the release with, that of PyPI's wheel first.
+    """Return the CUDA releases for which PyTorch publishes `release`, first that of PyPI's wheel.
 
-    Those that cannot compile for every arch, or are known to fail with its sources, are left out.
+    CUDA releases that cannot compile for every arch, or are known to fail with the sources of
+    `release`, are left out.
     """
     required = tuple(archs)
     return tuple(
@@ -62,7 +63,7 @@ def list_published_toolkits(
 def is_known_to_fail(
     knowledge: Knowledge, torch: str, cuda: str, archs: Iterable[Arch], system: System
 ) -> bool:
-    """Return True if that release is known not to build with that CUDA for one of `archs`."""
+    """Return True if that torch is known not to build with that CUDA for one of `archs`."""
     combination = Combination(
         system=system, cuda=cuda, torch=torch, archs=tuple(archs), strategy="source"
     )
@@ -72,7 +73,7 @@ def is_known_to_fail(
 def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> Toolkit:
     """Return the toolkit if it can compile for all of `archs`.
 
-    Else raises a `KnowledgeError` that names one that can.
+    Else raises a `KnowledgeError` that names a toolkit that can, if one exists.
     """
     toolkit = find_toolkit(knowledge, cuda)
     required = sorted(set(archs))
@@ -96,9 +97,9 @@ def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> T
 
 
 def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
-    """Return the driver branch that runs any release of that CUDA major, `525` for 12.x.
+    """Return the driver branch that runs every release of a CUDA major version, `525` for 12.x.
 
-    It does not cover PTX.
+    PTX may need a newer driver.
     """
     toolkit = find_toolkit(knowledge, cuda)
     return int(knowledge.toolkit_notes["driver_floor"][toolkit.cuda.partition(".")[0]])
@@ -107,11 +108,11 @@ def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
 def list_toolkit_packages(
     knowledge: Knowledge, cuda: str, for_source: bool = False
 ) -> tuple[str, ...]:
-    """Return the pip requirements of a toolkit, with `for_source` also its libraries.
+    """Return the pip requirements of a toolkit; with `for_source`, also its libraries.
 
-    `cuda-toolkit[nvcc,...]==13.2.*`: one release, as that package pins a set that fits together. A
-    build of torch needs the libraries. Raises `KnowledgeError` for a toolkit that PyPI does not
-    have: before 13.0 the wheels contain no nvcc.
+    One is `cuda-toolkit[nvcc,...]==13.2.*`, which pins a compatible set of versions. A build of
+    torch needs the libraries. Raises `KnowledgeError` for a toolkit that PyPI does not have: before
+    13.0 the wheels contain no nvcc.
     """
     toolkit = find_toolkit(knowledge, cuda)
     if not toolkit.pypi:

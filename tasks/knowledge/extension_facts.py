@@ -1,7 +1,7 @@
 """The types of the facts about extensions and companion packages, and queries over them.
 
-`when` is a condition as in combinations.yaml; its `cuda` holds only for CUDA builds. `status` is
-the evidence.
+`when` is a condition as in combinations.yaml; a condition on `cuda` holds only for CUDA builds.
+`status` is the evidence.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PypiStatus = Literal["own", "unrelated", "absent"]
 
 
 class BuildSetting(Struct, frozen=True, kw_only=True):
-    """Environment variables, and options appended for nvcc, for builds that match `when`."""
+    """Environment variables and additional nvcc options for builds that match `when`."""
 
     why: str
     env: Mapping[str, str] = {}
@@ -37,9 +37,9 @@ class BuildSetting(Struct, frozen=True, kw_only=True):
 
 
 class ArchVariable(Struct, frozen=True, kw_only=True):
-    """The variable of a setup.py for archs: digits, ";" between.
+    """The environment variable from which a setup.py reads the archs: `80;120`.
 
-    `known` are all archs that it accepts; empty if it accepts any.
+    `known` are all archs that the setup.py accepts; empty if it accepts any.
     """
 
     variable: str
@@ -49,7 +49,7 @@ class ArchVariable(Struct, frozen=True, kw_only=True):
 
 
 class BuildFailure(Struct, frozen=True, kw_only=True):
-    """A torch or CUDA that the extension's source is known not to build with."""
+    """Versions of torch or CUDA with which the extension's source is known not to build."""
 
     what: str
     fix: str
@@ -60,11 +60,11 @@ class BuildFailure(Struct, frozen=True, kw_only=True):
 class ExtensionFact(Struct, frozen=True, kw_only=True):
     """A CUDA extension: its source, its imports, and its undeclared build requirements.
 
-    One of `git` (at `ref`) and `sdist` is set. `requires` are packages that its build imports,
-    `after` the names of extensions that it imports. `own_jobs`: its setup.py sets a job count if
-    MAX_JOBS is not set. `compiler_mib` is the memory of one compiler, 0 if not known. `check` is a
-    script of templates/checks. `pypi` says whose package has this name on PyPI. `distribution` is
-    the name in its metadata, `subdirectory` the folder of its project.
+    One of `git` (at `ref`) and `sdist` is set. `requires` are the packages, `after` the extensions
+    that the build imports. `own_jobs` is True if setup.py sets a job count when MAX_JOBS is not
+    set. `compiler_mib` is the memory of one compiler, 0 if unknown. `check` is a script in
+    templates/checks. `pypi` says whose package has this name on PyPI. `distribution` is the name in
+    the metadata, `subdirectory` the folder of the project in the source tree.
     """
 
     name: str
@@ -95,7 +95,7 @@ class ExtensionFact(Struct, frozen=True, kw_only=True):
 
 
 class StableAbiWheel(WheelCode, frozen=True, kw_only=True):
-    """A wheel that runs with any torch of a range, official or not: it only uses the stable ABI.
+    """A wheel that uses only the stable ABI: it runs with any torch of a range, official or not.
 
     `torch` and `cuda` are version specifiers. `beside_built` is the evidence that it runs with a
     torch that is not an official wheel.
@@ -114,8 +114,8 @@ class StableAbiWheel(WheelCode, frozen=True, kw_only=True):
 class CompanionFact(Struct, frozen=True, kw_only=True):
     """A companion package, whose version must match that of torch.
 
-    `source` is how it is built, None for triton: its `packages` by system and `pins` in PyTorch's
-    tree say which wheel to install.
+    `source` says how to build the package. It is None for triton, which is installed as a wheel:
+    `packages` has its name by system, `pins` its version in PyTorch's tree.
     """
 
     name: str
@@ -134,7 +134,7 @@ def normalize_project_name(name: str) -> str:
 
 
 def find_extension(knowledge: Knowledge, name: str) -> ExtensionFact | None:
-    """Return the extension with that name in any spelling, or None."""
+    """Return the known extension with that name in any spelling, or None."""
     return knowledge.extensions.get(normalize_project_name(name))
 
 
@@ -179,7 +179,7 @@ def compute_build_variables(
 def list_nvcc_options(
     settings: Iterable[BuildSetting], combination: Combination
 ) -> tuple[str, ...]:
-    """Return the options to append to those of nvcc in that build."""
+    """Return the additional nvcc options of a build with this combination."""
     return tuple(
         option for one in settings if is_condition_met(one.when, combination) for option in one.nvcc
     )
@@ -188,7 +188,7 @@ def list_nvcc_options(
 def format_arch_variable(archs: ArchVariable, targets: Sequence[Arch]) -> str:
     """Format the targets for the variable of a setup.py, `80;120`.
 
-    For each target, it has the newest known arch whose code runs on it.
+    The result has the newest known arch for each target whose code runs on the target.
     """
     covering = set()
     for target in targets:

@@ -1,7 +1,7 @@
 """The types of the facts in config/knowledge; the other modules have the queries.
 
-`field(name=...)` is the YAML key of a field with another name. A dotted key is in a mapping of the
-row, or in each mapping of a list; "name" is the key of the row. `status` is the evidence of an
+`field(name=...)` sets the YAML key of a field. A dotted key is a key in a nested mapping, or in
+each mapping of a nested list; "name" is the key of the row itself. `status` is the evidence of an
 entry: "verified: ..." or "unverified ...".
 """
 
@@ -47,11 +47,11 @@ class Pattern(str):
 
 
 class Conditions(tuple[Mapping[str, Any], ...]):
-    """Alternatives: empty for null, one for a mapping, several for a list."""
+    """Alternative conditions: none for a YAML null, one for a mapping, several for a list."""
 
 
 def parse_value(kind: type, value: Any) -> Any:
-    """Return a value of a type that YAML does not have. `ValueError` says what is wrong with it."""
+    """Convert a value to a type that YAML does not have. Raises `ValueError` with the mistake."""
     if kind is Conditions:
         return Conditions([value] if isinstance(value, dict) else value or ())
     if value is None and kind is NullableText:
@@ -77,9 +77,9 @@ def _parse_arch(text: str) -> Arch:
 
 
 class GpuFact(Struct, frozen=True):
-    """A product, named as the driver reports it, and its compute capability.
+    """A GPU product, named as the driver reports it, and its compute capability.
 
-    `machine` is the only kind of machine that has it ("aarch64"), "" if any may have it.
+    `machine` is the only kind of machine with this GPU ("aarch64"), "" if any machine may have it.
     """
 
     name: str
@@ -89,7 +89,7 @@ class GpuFact(Struct, frozen=True):
 
 
 class GpuFamily(Struct, frozen=True, kw_only=True):
-    """An architecture with its name and all capabilities of its products."""
+    """A GPU generation, such as Blackwell, with all capabilities of its products."""
 
     name: str
     archs: tuple[ParsedArch, ...] = field(name="cc")
@@ -97,9 +97,10 @@ class GpuFamily(Struct, frozen=True, kw_only=True):
 
 
 class IntegratedGpu(Struct, frozen=True, kw_only=True):
-    """A capability of systems on a chip, which run other cubins than the general rule allows.
+    """A capability of systems on a chip, for which the general rule of cubins does not hold.
 
-    `runs` are all cubins that it runs; `runs_since` more, of toolkits from CUDA `since` on.
+    `runs` are all cubins that the GPU runs; `runs_since` are further ones, if CUDA `since` or later
+    compiled them.
     """
 
     arch: ParsedArch = field(name="name")
@@ -110,16 +111,16 @@ class IntegratedGpu(Struct, frozen=True, kw_only=True):
 
 
 class CodeFamily(Struct, frozen=True, kw_only=True):
-    """A family arch, `12.0f`, and the capabilities that it runs on."""
+    """A family arch, such as `12.0f`, and the capabilities that its code runs on."""
 
     arch: ParsedArch = field(name="name")
     runs_on: frozenset[ParsedArch]
 
 
 class BinaryRules(Struct, frozen=True):
-    """The exceptions to the general rule that code runs on its major, from its minor up.
+    """The exceptions to the rule that code runs on its major version, from its minor version on.
 
-    `integrated` is by capability, `families` has the capabilities that a family arch runs on.
+    `integrated` has systems on a chip by capability, `families` the capabilities by family arch.
     """
 
     integrated: Mapping[Arch, IntegratedGpu]
@@ -130,7 +131,7 @@ class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
     """A CUDA release.
 
     `sm`, `a` and `f` are the cubins that its ptxas can write, by suffix. Limits are inclusive, but
-    `msvc_below` is the first _MSC_VER that it rejects. `pypi`: PyPI has this toolkit.
+    `msvc_below` is the first rejected _MSC_VER. `pypi` is True if PyPI has this toolkit.
     """
 
     cuda: str = field(name="name")
@@ -156,7 +157,7 @@ class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def msvc(self) -> tuple[int, int]:
-        """The lowest _MSC_VER that this CUDA accepts, and the first that is too new."""
+        """The lowest _MSC_VER that this CUDA accepts, and the first rejected one above it."""
         return self.msvc_min, self.msvc_below
 
 
@@ -168,12 +169,12 @@ class WheelCode(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def code(self) -> MachineCode:
-        """The same as a `MachineCode`, for compatibility queries."""
+        """The machine code as a `MachineCode`, for compatibility queries."""
         return MachineCode(self.archs, self.ptx)
 
 
 class OfficialWheel(WheelCode, frozen=True, kw_only=True):
-    """A wheel of pytorch.org, or (`pypi`) of PyPI."""
+    """An official wheel; `pypi` is True for a wheel on PyPI, False for one on pytorch.org."""
 
     cuda: str
     system: str
@@ -183,10 +184,11 @@ class OfficialWheel(WheelCode, frozen=True, kw_only=True):
 
 
 class PythonLimit(Struct, frozen=True, kw_only=True):
-    """Wheels of a release whose newest Python is older than that of its other wheels.
+    """Wheels of a release that are missing for its newest Pythons.
 
-    They are the wheels for these systems and machines, () for any; with `pypi`, only those on PyPI.
-    `last` is the newest Python, "" if there is no such wheel at all.
+    The limit applies to wheels for these systems and machines, () for any; with `pypi`, only to
+    those on PyPI. `last` is the newest Python that has a wheel, "" if there is no such wheel at
+    all.
     """
 
     releases: tuple[str, ...]
@@ -202,7 +204,7 @@ class Release(Struct, frozen=True, kw_only=True):
     `fewer_pythons` lists the platforms with wheels for fewer Pythons. `setuptools`, `torchvision`,
     `torchaudio` and `triton` are version specifiers, "" if any version works or nothing exists.
     `channel` is where a pre-release is published; the facts of a pre-release are only assumed.
-    `patches` are the different specifiers of older patches, by patch and name.
+    `patches` has the specifiers of older patches that differ, by patch and package.
     """
 
     minor: str = field(name="name")
@@ -240,8 +242,8 @@ class Release(Struct, frozen=True, kw_only=True):
 class KnownBad(Struct, frozen=True, kw_only=True):
     """A combination that is known not to work.
 
-    `when` has one alternative per item; empty if no fact can show that it is met. `cured` is the
-    stage that fixes it, so that the user does not have to.
+    `when` has alternative conditions; it is empty if no fact can show that one is met. `cured` is
+    the stage that fixes the problem automatically, "" if none does.
     """
 
     id: str
@@ -255,12 +257,12 @@ class KnownBad(Struct, frozen=True, kw_only=True):
 
 
 class MinimumVersion(Struct, frozen=True, kw_only=True):
-    """A version that can be too old.
+    """The minimum of a version that can be too old.
 
-    `fact` is the field of a combination that is compared. `least` says where the minimum is: a
-    field of the release, "driver_floor", "toolkit_msvc", or the number itself. The row applies to
-    releases whose C++ is `cxx_std` or later, if every key of `when` holds. `what` and `fix` may
-    contain {here}, {least}, {torch} and {cuda}.
+    `fact` is the compared field of a `Combination`. `least` is the minimum or its source: a field
+    of the release, "driver_floor" or "toolkit_msvc". The row applies to releases with C++ `cxx_std`
+    or later, if every key of `when` holds. `what` and `fix` may contain {here}, {least}, {torch}
+    and {cuda}.
     """
 
     id: str
@@ -279,8 +281,8 @@ class MinimumVersion(Struct, frozen=True, kw_only=True):
 class FolderRule(Struct, frozen=True, kw_only=True):
     """The effect of a changed variable or tool on a configured CMake build directory.
 
-    `keys` and `forget` are globs. `entries` are names in CMakeCache.txt ("=" for that of the
-    variable).
+    `keys` are globs of variables and tools, `forget` globs of CMakeCache.txt entries to remove.
+    `entries` are names in CMakeCache.txt; "=" means the name of the variable.
     """
 
     keys: tuple[str, ...]
@@ -293,17 +295,17 @@ class FolderRule(Struct, frozen=True, kw_only=True):
 
     @property
     def defines(self) -> bool:
-        """True if the value is passed as -D; else CMake reads it from the environment."""
+        """True if the value is passed as -D, False if CMake reads it from the environment."""
         return self.by == "define"
 
 
 class Failure(Struct, frozen=True, kw_only=True):
     """A known failure and how to recognize it in the output of a command.
 
-    One of `patterns` is found in the output, or one of `headers` could not be opened. `near` are
-    other texts that must be there, `unless` those that must not. `rank` says which failures are
-    reported instead of it. `here` are fixes for one host and profile: the first one whose {words}
-    are all known there precedes `remedy`. `auto_fix` is what a build may do about it
+    One of `patterns` matches the output, or one of `headers` could not be opened. One of `near`
+    must match a nearby line, none of `unless` the same line. `rank` decides which of several
+    matching failures is reported. `here` has remedies for one host and profile: the first one whose
+    {words} are all known replaces `remedy`. `auto_fix` is the fix that a build may apply
     ("forced-include cfloat").
     """
 

@@ -1,6 +1,6 @@
 """Resolve the name of a GPU to its compute capability.
 
-Marketing digits mislead, so only the table decides.
+The digits in product names mislead, so only the table in gpus.yaml decides.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _MAKER_PATTERN = re.compile(r"nvidia|geforce|\bgpu\b")
 _MEMORY_SIZE = re.compile(r"\d+gb?|hbm\d\w*|sxm\d*|nvl\d+|v\d")
 _MIN_SIMILARITY = 0.8  # of characters; below it "Jetson Thor" is near "Jetson TX2"
 _LOOKALIKE_DIGITS = str.maketrans("oil", "011")
-_MIN_MODEL_DIGITS = 3  # a shorter number is near too many others
+_MIN_MODEL_DIGITS = 3  # a shorter number is similar to too many others
 
 
 @lru_cache(maxsize=2048)  # each lookup compares with every known name
 def normalize_gpu_name(text: str) -> str:
-    """Return only the letters and digits, without the maker: `rtx5090`."""
+    """Return the letters and digits of a GPU name, without the maker: `rtx5090`."""
     return re.sub(r"[^a-z0-9]", "", _MAKER_PATTERN.sub("", text.lower()))
 
 
 @lru_cache(maxsize=2048)
 def split_gpu_name(text: str) -> tuple[str, ...]:
-    """Return the words of a name, without the maker; `rtx5060ti` has three."""
+    """Return the words of a GPU name, without the maker; `rtx5060ti` has three."""
     spaced = re.sub(r"(rtx|gtx|quadro|tesla)(?=\d)", r"\1 ", _MAKER_PATTERN.sub(" ", text.lower()))
     spaced = re.sub(r"(?<=\d{4})(ti|super|laptop)\b", r" \1", spaced)
     return tuple(re.findall(r"[a-z0-9]+", spaced))
 
 
 def list_distinctive_words(knowledge: Knowledge, text: str) -> list[str]:
-    """Return the words that identify the GPU: no memory size, no word of a whole product line."""
+    """Return the words that identify the GPU: no memory size, and no word of a product line."""
     return [
         word
         for word in split_gpu_name(text)
@@ -53,9 +53,9 @@ def list_distinctive_words(knowledge: Knowledge, text: str) -> list[str]:
 def find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     """Return the known name nearest to `text` for each capability that it may mean, ascending.
 
-    A name with a model number is near those with the same number, else near those whose number is
-    typed almost the same. A number of another generation is not near, however similar the letters
-    are.
+    If `text` has a model number, only names with the same number are near; if there are none, names
+    with a number that differs by a typing mistake. A number of another generation is not near, even
+    if the rest of the name is similar.
     """
     numbers = _list_model_numbers(text)
     if not numbers:
@@ -67,7 +67,7 @@ def find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
         for number in numbers
         for index in range(len(number) - 1)
     }
-    shorter = _drop_one_character(numbers)  # another digit instead is another GPU
+    shorter = _drop_one_character(numbers)  # a replaced digit is another GPU
     ways: tuple[Callable[[set[str]], set[str]], ...] = (
         lambda known: known & numbers,
         lambda known: known & lookalikes,
@@ -167,7 +167,7 @@ def _find_gpu(knowledge: Knowledge, text: str) -> GpuFact:
 
 
 def is_capability(text: str) -> bool:
-    """Return True for `12.0`, `sm_120` and the like, False for the name of a product."""
+    """Return True for a capability such as `12.0` or `sm_120`, False for the name of a product."""
     return bool(_CAPABILITY_PATTERN.fullmatch(text.strip().lower()))
 
 
@@ -187,7 +187,7 @@ def summarize_gpus(knowledge: Knowledge, arch: Arch) -> str:
 def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
     """Return the only kind of machine with that capability, and the names of its GPUs.
 
-    The machine is "" if any kind may have it.
+    The machine is "" if any kind may have such GPUs.
     """
     base_arch = Arch(arch.major, arch.minor)
     gpus = [gpu for gpu in knowledge.gpus if gpu.arch == base_arch]
@@ -246,7 +246,7 @@ def _reject_too_old_gpu(knowledge: Knowledge, text: str) -> None:
 
 
 def _format_gpu_choices(gpus: Iterable[GpuFact]) -> str:
-    """Format the plainest name of each capability."""
+    """Format the name with the fewest words for each capability."""
     plainest: dict[Arch, GpuFact] = {}
     for gpu in sorted(gpus, key=lambda gpu: (gpu.arch, len(split_gpu_name(gpu.name)))):
         plainest.setdefault(gpu.arch, gpu)
@@ -268,8 +268,8 @@ def _build_unknown_gpu_error(knowledge: Knowledge, text: str) -> KnowledgeError:
 class NvidiaDriver:
     """The report of the NVIDIA driver.
 
-    `cuda` is the newest CUDA release that it supports ("13.0"). `trouble` is why the GPUs cannot be
-    queried although there is a driver.
+    `cuda` is the newest CUDA release that the driver supports ("13.0"). `lost` counts GPUs that do
+    not respond. `trouble` says why the GPUs cannot be queried although there is a driver.
     """
 
     driver: str = ""

@@ -28,9 +28,9 @@ _COMPILER_NAMES = {"gcc": "GCC", "clang": "clang"}
 
 @dataclass(frozen=True)
 class HostCompiler:
-    """A compiler with its name in messages (`name`, "g++-14") and its version, "" if not known.
+    """A compiler: its `name` in messages ("g++-14"), and its version, "" if not known.
 
-    The version of MSVC is that of the toolset, "14.44.35207".
+    For MSVC, the version is the toolset version, "14.44.35207".
     """
 
     name: str
@@ -41,7 +41,7 @@ class HostCompiler:
 def find_compiler_limits(
     knowledge: Knowledge, cuda: str | None, torch: str | None
 ) -> CompilerLimits:
-    """Return the limits of `cuda` (None: no toolkit) and of the sources of `torch`, if set.
+    """Return the compiler limits of the toolkit `cuda` and of the sources of `torch`, if not None.
 
     Raises `KnowledgeError` for a toolkit that is not known. An unknown torch sets no limits.
     """
@@ -58,9 +58,9 @@ def find_compiler_limits(
 
 
 def explain_compiler_rejection(limits: CompilerLimits, compiler: HostCompiler) -> str:
-    """Return why `compiler` is outside of the limits.
+    """Return the reason why `compiler` is outside of the limits.
 
-    "" if it is within them, or its version is not known.
+    Return "" if it is within the limits, or if its version is not known.
     """
     toolkit = f"CUDA {limits.cuda}" if limits.cuda else "this CUDA toolkit"
     if compiler.kind == "msvc":

@@ -1,4 +1,4 @@
-"""Parse config/knowledge to typed facts, each file when one of its facts is first needed."""
+"""Parse config/knowledge into typed facts, each file when one of its facts is first needed."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class _YamlReader:
 
 
 def _convert_struct(row: Any, kind: type[F]) -> F:
-    """Return a row as a `kind`. Raises `ValidationError`."""
+    """Convert a row to the type `kind`. Raises `ValidationError`."""
     if isinstance(row, dict):
         nested = [name for name in kind.__struct_encode_fields__ if "." in name]
         row = row | {name: value for name in nested for value in _find_nested(row, name)}
@@ -114,9 +114,9 @@ def _convert_struct(row: Any, kind: type[F]) -> F:
 
 
 def _find_nested(row: Row, dotted: str) -> list[Any]:
-    """Return a list with the value of a dotted key, empty if there is no value.
+    """Return a list with the value of a dotted key; empty if there is no value.
 
-    For a list in the row, the value is the list of the values of its items.
+    If the key leads through a list, the value is the list of the values of the items.
     """
     value: Any = row
     try:
@@ -128,7 +128,7 @@ def _find_nested(row: Row, dotted: str) -> list[Any]:
 
 
 def _describe_mistake(error: ValidationError) -> tuple[str, str]:
-    """Return the dotted key that is wrong in a row, counting from 1 in lists, and the mistake."""
+    """Return the dotted key of a mistake in a row, with list positions from 1, and the mistake."""
     match = re.fullmatch(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", str(error), re.DOTALL)
     mistake, path = match.groups("") if match else (str(error), "")
     key = re.sub(r"\[(\d+)\]", lambda place: f".{int(place[1]) + 1}", path.replace("[...]", ""))
@@ -185,7 +185,7 @@ class Knowledge:
     folder: Path
     read_file: Callable[[Path], Mapping[str, Any]]
 
-    # Whole files, with what no typed fact has
+    # Whole files, which also have content that no typed fact has
     gpu_notes = _notes("gpus")  # also names that mislead and claims that are wrong
     toolkit_notes = _notes("toolkits")  # also PyPI components, drivers and rules
     pytorch_notes = _notes("pytorch")  # also indexes, accepted arch lists and how to build
@@ -210,7 +210,7 @@ class Knowledge:
 
     @cached_property
     def gpus_by_text(self) -> dict[str, facts.GpuFact]:
-        """Cache of resolved GPU names: the suggestions for a refusal look each up many times."""
+        """Cache of resolved GPU names. Suggestions look up each name many times."""
         return {}
 
     @cached_property
@@ -225,7 +225,7 @@ class Knowledge:
 
     @cached_property
     def binary_rules(self) -> facts.BinaryRules:
-        """Systems on a chip and family archs: which machine code runs where."""
+        """The rules for systems on a chip and family archs: which machine code runs where."""
         integrated = self.read_table("toolkits", "integrated", facts.IntegratedGpu).values()
         families = self.read_table("toolkits", "families", facts.CodeFamily).values()
         return facts.BinaryRules(
@@ -247,7 +247,7 @@ class Knowledge:
 
     @cached_property
     def package_managers(self) -> PackageManagers:
-        """The package manager of each system, with its names of the packages that hints suggest."""
+        """The package managers by system, with the package names that install hints use."""
         name = "packagemanagers"
         managers = self.read_table(name, "managers", PackageManager, _complete_package_manager)
         row = _drop_statuses(self.read_notes(name)) | {"managers": list(managers.values())}
@@ -270,7 +270,7 @@ class Knowledge:
 
     @property
     def package_sizes(self) -> Mapping[str, int]:
-        """Unpacked sizes in MiB of packages of an index, by the start of their names."""
+        """Unpacked sizes of packages in MiB, by the prefix of the package name."""
         sizes: Mapping[str, int] = self.read_notes("costs")["packages"]["unpacked_mib"]
         return sizes
 
@@ -287,9 +287,9 @@ class Knowledge:
     def read_table(
         self, name: str, section: str, kind: type[F], complete: Callable[[Row], Row] = dict
     ) -> dict[str, F]:
-        """Return each row of a section of a file, by its key, or by its position from 1 in a list.
+        """Return the facts in a section of a file, by key, or by position from 1 if it is a list.
 
-        `complete` adds derived values to a row; it finds the key of the row in `name`.
+        `complete` adds derived values to a row. The row has its key as the value of "name".
         """
         rows = self.read_notes(name).get(section)
         if not isinstance(rows, (dict, list)):
@@ -306,7 +306,7 @@ class Knowledge:
     def _convert_row(
         self, name: str, at: str, row: Any, kind: type[F], complete: Callable[[Row], Row] = dict
     ) -> F:
-        """Return a row as a `kind`; a mistake in it raises a `KnowledgeError` with file and key."""
+        """Convert a row to the type `kind`. Raises `KnowledgeError` with file and key."""
         try:
             return _convert_struct(complete(row) if isinstance(row, dict) else row, kind)
         except ValidationError as error:

@@ -19,10 +19,10 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be bu
 
 
 def load_knowledge(folder: Path) -> Knowledge:
-    """Return the knowledge in `folder`; files are read when first needed.
+    """Return the knowledge in `folder`. Each file is read when it is first needed.
 
-    Then a file that is missing, is not YAML, lacks a key or has a value of another type raises a
-    `KnowledgeError`.
+    Reading a file raises `KnowledgeError` if it is missing, is not YAML, lacks a key or has a value
+    of the wrong type.
     """
     return Knowledge(folder, _parse_file)
 
@@ -55,9 +55,9 @@ class SchemaProblem:
 
 
 def check_schema(folder: Path) -> Iterator[SchemaProblem]:
-    """Yield every mistake in the YAML files of `folder`, by its schema.json.
+    """Yield every mistake in the YAML files of `folder`, according to schema.json there.
 
-    Needs jsonschema. Raises the errors of reading a file that is not YAML.
+    Needs jsonschema. Raises `yaml.YAMLError` for a file that is not YAML.
     """
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - only where it is checked
     from jsonschema.exceptions import best_match  # noqa: PLC0415

@@ -72,7 +72,7 @@ _CONDITION_LABELS = {"cuda": "CUDA", "system": "", "archs": "a GPU of", "python"
 
 
 def render_page(knowledge: Knowledge) -> str:
-    """Return the page."""
+    """Return docs/knowledge.md as Markdown text."""
     notes, gpu_notes = knowledge.toolkit_notes, knowledge.gpu_notes
     floors = dict(notes["driver_floor"])
     floors_mark = format_evidence_mark(floors.pop("status"))
@@ -109,7 +109,7 @@ def render_page(knowledge: Knowledge) -> str:
 
 
 def format_evidence_mark(status: str) -> str:
-    """Return the mark for verified or unverified facts."""
+    """Return "✓" for a verified fact, "?" for an unverified one."""
     return "✓" if status.startswith("verified") else "?"
 
 
@@ -118,7 +118,7 @@ def _mark(row: Row) -> str:
 
 
 def _render_table(head: str, rows: Iterable[Iterable[str]]) -> str:
-    """Return a Markdown table; `head` has the column names, `card | CUDA`."""
+    """Return a Markdown table; `head` has the column names: `card | CUDA`."""
     lines = (head, " | ".join("---" for _ in head.split("|")), *map(" | ".join, rows))
     return "".join(f"| {line} |\n" for line in lines)
 
@@ -126,8 +126,8 @@ def _render_table(head: str, rows: Iterable[Iterable[str]]) -> str:
 def _render_rows(head: str, rows: Iterable[Row], *first_keys: str) -> str:
     """Return a table of the rows with their evidence marks.
 
-    The keys of a column are its name in lower case with "_" for spaces, but `first_keys` replace
-    those of the first columns.
+    The key of a column is its name in lower case, with "_" for spaces. `first_keys` are the keys of
+    the first columns.
     """
     names = head.split(" | ")
     keys = (*first_keys, *(name.lower().replace(" ", "_") for name in names[len(first_keys) :]))
@@ -143,7 +143,7 @@ def _render_rows(head: str, rows: Iterable[Row], *first_keys: str) -> str:
 
 
 def _render_generations(knowledge: Knowledge) -> Iterator[str]:
-    """Yield for each generation, newest first, a table of capabilities and folded lists of GPUs."""
+    """Yield for each GPU generation, newest first, a capability table and folded lists of GPUs."""
     for family in reversed(knowledge.families):
         archs = sorted(family.archs, reverse=True)
         yield f"## {family.name} {format_evidence_mark(family.status)}\n"
@@ -186,7 +186,7 @@ def _build_capability_row(knowledge: Knowledge, arch: Arch) -> tuple[str, ...]:
 
 
 def _format_toolkit_range(knowledge: Knowledge, arch: Arch, first: Row | None) -> str:
-    """Format the toolkits for an arch: `12.8 ✓ and later`, `11.8 or before, to 12.9 ✓`."""
+    """Format the CUDA releases for an arch: `12.8 ✓ and later`, `11.8 or before, to 12.9 ✓`."""
     capable = [toolkit for toolkit in knowledge.toolkits.values() if arch in toolkit.makes]
     start = f"{first['cuda']} {_mark(first)}" if first else f"{capable[0].cuda} or before"
     last = capable[-1]
@@ -198,8 +198,8 @@ def _format_toolkit_range(knowledge: Knowledge, arch: Arch, first: Row | None) -
 def _format_wheel(knowledge: Knowledge, arch: Arch, platform: Platform, *, newest: bool) -> str:
     """Format the newest or the oldest torch that has a wheel for a GPU: `2.7, cu128 by sm_120 ?`.
 
-    The wheel is the one on PyPI, else the one for the newest CUDA. `by` names the cubin that the
-    GPU runs if the wheel has none for its own arch.
+    Of several wheels, the one on PyPI is named, else the one for the newest CUDA. `by` names the
+    cubin that the GPU runs if the wheel has no cubin for its arch.
     """
     releases = list(knowledge.releases.values())
     for release in reversed(releases) if newest else releases:

@@ -1,4 +1,4 @@
-"""Find combinations that are known not to work. An unknown fact meets no condition."""
+"""Find combinations that are known not to work. A condition on an unknown fact is not met."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Finding:
     """A known-bad combination that applies. `fix` is what to do, `status` the evidence.
 
-    `fixed_by` is the stage that fixes it, "" if none does. Such a finding is only information: its
-    `level` is "info", whatever the entry says.
+    `fixed_by` is the stage that fixes the problem, "" if none does. If a stage fixes it, `level` is
+    "info", whatever the entry says.
     """
 
     id: str
@@ -60,7 +60,7 @@ def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> 
 
 @cache
 def is_version_within(value: str, specifier: str) -> bool:
-    """Return True if a version is certainly within a specifier: "13.2" is not within "<13.2.86"."""
+    """Return True if a version certainly matches a specifier. "13.2" may not match "<13.2.86"."""
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few plans need it
 
     numbers = re.match(r"\d+(?:\.\d+)*", value)

@@ -1,8 +1,8 @@
 """Decide which machine code runs on which GPU.
 
-The rules are NVIDIA's (Blackwell compatibility guide), tried with ptxas. Those of systems on a chip
-are the table DEVICE_REQUIREMENT of torch 2.15's torch/cuda/__init__.py. toolkits.yaml has them with
-their evidence: `integrated`, `families` and `binary_rules`.
+The rules are NVIDIA's (Blackwell compatibility guide), tested with ptxas. The rules for systems on
+a chip are from DEVICE_REQUIREMENT in torch/cuda/__init__.py of torch 2.15. toolkits.yaml has all
+rules and their evidence: `integrated`, `families` and `binary_rules`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def classify_compatibility(
     maker: str | None = None,
     driver: str | None = None,
 ) -> Compatibility:
-    """Return how `target` runs `code`: "native", "compatible" (a smaller minor), "ptx" or "".
+    """Return how `target` runs `code`: "native", "compatible" (a lower minor), "ptx" or "".
 
-    `maker` is the CUDA release that compiled the code: Orin runs cubins of other archs only from
-    13.2 on. `driver` is the CUDA release of the driver, which compiles no newer PTX. If either is
-    missing, the driver is assumed to compile the PTX. A target with a suffix (`9.0a`) requires
-    exactly that code, not only a GPU that has it.
+    "" means that `target` cannot run `code`. `maker` is the CUDA release that compiled the code:
+    Orin runs cubins of other archs only from 13.2 on. `driver` is the CUDA release of the driver,
+    which compiles no newer PTX. If either is None, the driver is assumed to compile the PTX. A
+    target with a suffix (`9.0a`) requires code for exactly that arch.
     """
     rules = knowledge.binary_rules
     readable_ptx = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
@@ -62,9 +62,9 @@ def classify_compatibility(
 
 
 def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
-    """Return the targets that a library must cover: the one in its name (`_120_C`), else all.
+    """Return the targets that a library must cover: the target in its name (`_120_C`), else all.
 
-    tiny-cuda-nn builds one such library for each target.
+    tiny-cuda-nn builds a library with such a name for each target.
     """
     match = re.match(r"_(\d{2,3})_C(?:\.|$)", library)
     named_targets = tuple(target for target in targets if match and target.sm == f"sm_{match[1]}")
@@ -75,8 +75,8 @@ def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ..
     """Return the newest PTX ISA that a driver is known to read.
 
     `driver_cuda` is the CUDA release of the driver, as nvidia-smi shows it. A release that is not
-    in the table counts as the one before it; (0, 0) before the first. Source: `ptx_isa` of
-    toolkits.yaml.
+    in the table counts as the release before it. The result is (0, 0) before the first release.
+    Source: `ptx_isa` in toolkits.yaml.
     """
     newest = parse_major_minor(driver_cuda)
     readable = [kit for kit in knowledge.toolkits.values() if parse_major_minor(kit.cuda) <= newest]
@@ -84,10 +84,10 @@ def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ..
 
 
 def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
-    """Return True if the driver can read PTX of that CUDA release, or if either is not known.
+    """Return True if the driver can read PTX of CUDA `maker`, or if either release is not known.
 
-    Minor-version compatibility, by which cubins of 12.8 run with a driver for 12.0, does not apply
-    to PTX.
+    NVIDIA's minor-version compatibility, by which cubins of 12.8 run with a driver for 12.0, does
+    not apply to PTX.
     """
     if maker is None or driver is None or parse_major_minor(driver) >= parse_major_minor(maker):
         return True
@@ -126,15 +126,15 @@ class MachineCode:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The archs in order, then those of PTX: "9.0", "12.0", "12.0+PTX"."""
+        """The archs of the cubins in order, then those of the PTX: "9.0", "12.0", "12.0+PTX"."""
         return (*map(str, sorted(self.cubins)), *(f"{arch}+PTX" for arch in sorted(self.ptx)))
 
 
 def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
     """Return True if torch.utils.cpp_extension of that release accepts `arch`.
 
-    A release before or after the table counts as its oldest or newest. Source: `extension_archs` of
-    pytorch.yaml.
+    A release before or after the table counts as the first or last in the table. Source:
+    `extension_archs` in pytorch.yaml.
     """
     rows = knowledge.pytorch_notes["extension_archs"]
     version = parse_major_minor(torch_release)
@@ -160,14 +160,14 @@ def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: A
 def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
     """Return True if CMake's find_package(Torch) of that release accepts `arch`.
 
-    nvcc may still reject it. Source: `cmake_archs` of pytorch.yaml.
+    nvcc may still reject the arch. Source: `cmake_archs` in pytorch.yaml.
     """
     first = find_first_cmake_release(knowledge, [arch])
     return first is None or parse_major_minor(torch_release) >= parse_major_minor(first)
 
 
 def find_first_cmake_release(knowledge: Knowledge, archs: Sequence[Arch]) -> str | None:
-    """Return the first release of torch whose CMake accepts all of `archs`, None for any."""
+    """Return the first torch release whose CMake accepts all `archs`, None if every one does."""
     first_releases = knowledge.pytorch_notes["cmake_archs"]
     required = [first_releases[f"{arch.suffix}_suffix_since"] for arch in archs if arch.suffix]
     required += [first_releases["two_digit_majors_since"] for arch in archs if arch.major >= 10]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def find_too_old_versions(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
-    """Return everything in `combination` that is certainly too old, in file order.
+    """Return a finding for each version in `combination` that is certainly too old, in file order.
 
     The message names the current and the required version.
     """

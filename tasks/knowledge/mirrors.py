@@ -27,9 +27,9 @@ class MirrorFact(Struct, frozen=True, kw_only=True):
 
 
 def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> dict[str, str]:
-    """Return URL prefix → replacement; the first of several mirrors of a prefix wins.
+    """Return the replacement of each URL prefix; the first of several mirrors for a prefix wins.
 
-    Raises `SettingsError` for a name that is not known.
+    Raises `SettingsError` for an unknown mirror name.
     """
     replacements: dict[str, str] = {}
     for name in names:
@@ -48,12 +48,12 @@ DEFAULT_INDEX = "https://pypi.org/simple"  # of uv and pip
 
 
 def apply_mirror(url: str, mirrors: Mapping[str, str]) -> str:
-    """Return the URL to fetch instead: the longest prefix wins, as with git's insteadOf."""
+    """Return `url` with its longest prefix in `mirrors` replaced, as by git's insteadOf."""
     longest = max(filter(url.startswith, mirrors), key=len, default="")
     return mirrors[longest] + url.removeprefix(longest) if longest else url
 
 
 def apply_index_mirror(index: str, mirrors: Mapping[str, str]) -> str:
-    """Apply a mirror to an index URL, which is the same with and without a trailing slash."""
+    """Apply a mirror to an index URL. A trailing slash makes no difference."""
     mirrored = apply_mirror(f"{index}/", mirrors)
     return index if mirrored == f"{index}/" else mirrored.rstrip("/")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PackageManager(Struct, frozen=True, kw_only=True):
-    """The command of a package manager, and its names of the packages that hints suggest."""
+    """The install command of a package manager, and its names of the packages in hints."""
 
     systems: tuple[str, ...]
     command: str
@@ -22,8 +22,8 @@ class PackageManager(Struct, frozen=True, kw_only=True):
 class PackageManagers(Struct, frozen=True, kw_only=True):
     """The known package managers, and the plain `names` of the packages.
 
-    `releases`: for each release of a system ("debian-12") and word ("python"), the versions that it
-    has packages of. `anywhere`: commands that work on every system.
+    `releases` has the packaged versions by release of a system ("debian-12") and word ("python").
+    `anywhere` has install commands that work on every system, by package.
     """
 
     names: Mapping[str, str]
@@ -34,9 +34,9 @@ class PackageManagers(Struct, frozen=True, kw_only=True):
     def has_package(
         self, manager: PackageManager, systems: Sequence[str], words: Mapping[str, str]
     ) -> bool:
-        """Return True if this release has packages of the versions in `words`.
+        """Return True if the user's system release has packages of the versions in `words`.
 
-        True also if no release of the manager's systems is listed.
+        Return True also if `releases` lists no release of the systems of `manager`.
         """
         if not any(system.rpartition("-")[0] in manager.systems for system in self.releases):
             return True
@@ -49,8 +49,8 @@ def find_install_command(
 ) -> str:
     """Return the install command, such as `sudo apt install g++-14`.
 
-    "" if none is known for this system. `systems` are its names, the most specific first; `words`
-    are the versions in the package names.
+    Return "" if no command is known. `systems` are the names of the user's system, the most
+    specific first; `words` are the versions in the package names.
     """
     facts = knowledge.package_managers
     managers = (one for name in systems for one in facts.managers if name in one.systems)
@@ -69,7 +69,7 @@ def find_install_command(
 def format_install_hint(
     knowledge: Knowledge, systems: Sequence[str], package: str, **words: str
 ) -> str:
-    """Return the command, or `install rsync with your package manager` if none is known."""
+    """Return the install command; if unknown, `install rsync with your package manager`."""
     name = knowledge.package_managers.names[package].format_map(words)
     command = find_install_command(knowledge, systems, package, **words)
     return command or f"install {name} with your package manager"

@@ -15,10 +15,10 @@ _INSTALL_PLACES = {"environment", "caches", "install.into"}
 
 @dataclass(frozen=True)
 class DiskUsage:
-    """The least and most MiB of each kind of files.
+    """The disk usage of a build by kind of file, each as least and most MiB.
 
-    `build` is the build directory without what is installed, `installed` torch and all its
-    requirements, `wheels` the wheelhouse, `cache` the compiler outputs that are kept for later.
+    `build` is the build directory without installed packages, `installed` torch and all its
+    requirements, `wheels` the wheelhouse, `cache` the compiler cache.
     """
 
     build: Range
@@ -27,11 +27,10 @@ class DiskUsage:
     cache: Range
 
     def sum_places(self, places: Collection[str]) -> Range:
-        """Return the disk usage of these places if they are on one disk.
+        """Return the total disk usage of these places if all are on the same disk.
 
-        Installed files count once: in the build environment, in uv's cache and in install.into,
-        they are hard links to one content (uv's link mode `hardlink`, its default on Linux and
-        Windows).
+        Installed files count once: the build environment, uv's cache and install.into share them as
+        hard links (uv's link mode `hardlink`, the default on Linux and Windows).
         """
         parts = {"build": self.build, "wheels": self.wheels, "caches": self.cache}
         used = [part for place, part in parts.items() if place in places]
@@ -39,13 +38,13 @@ class DiskUsage:
         return sum(least for least, _ in used), sum(most for _, most in used)
 
     def add_multiple(self, other: DiskUsage, times: int) -> DiskUsage:
-        """Return the sum of this and `times` times the other."""
+        """Return this disk usage plus `times` times `other`."""
         ranges = zip(astuple(self), astuple(other), strict=True)
         return DiskUsage(*(add_range_multiple(one, more, times) for one, more in ranges))
 
 
 def add_range_multiple(one: Range, other: Range, times: int) -> Range:
-    """Return the sum of `one` and `times` times the other."""
+    """Return the range `one` plus `times` times the range `other`."""
     return one[0] + times * other[0], one[1] + times * other[1]
 
 
@@ -53,10 +52,10 @@ NO_DISK_USAGE = DiskUsage((0, 0), (0, 0), (0, 0), (0, 0))
 
 
 def estimate_unpacked_size(name: str, sizes: Mapping[str, int]) -> int:
-    """Return the MiB of a distribution that is not unpacked yet.
+    """Return the unpacked size of a distribution in MiB, 0 if not known.
 
-    The longest known prefix of its name decides, since CUDA's names end with the major of their
-    CUDA.
+    The longest known prefix of the name decides, since CUDA's package names end with the CUDA major
+    version.
     """
     return sizes.get(max(filter(name.startswith, sizes), key=len, default=""), 0)
 
@@ -69,11 +68,11 @@ def estimate_unpacked_size(name: str, sizes: Mapping[str, int]) -> int:
 CUDA_COMPILER_MIB = 4 * 1024
 CXX_COMPILER_MIB = 2 * 1024
 
-# One of flash-attention's kernels, if only such kernels compile: the 5.3 GB that pytorch#130443
+# One compiler's memory if only flash-attention's kernels compile: the 5.3 GB that pytorch#130443
 # reports of nvcc 12.3 (pytorch.yaml, memory-flash).
 KERNEL_COMPILER_MIB = 5 * 1024
 
-# Below this, more swap is suggested. An estimate: the link step of torch on Windows reportedly
+# doctor suggests more swap below this. An estimate: the link step of torch on Windows reportedly
 # takes 16 GB (pytorch.yaml, memory-jobs, unverified), while compilers run in parallel.
 SWAP_ADVISED_BELOW = 32 * 1024
 

@@ -1,4 +1,4 @@
-"""PyTorch releases: the requirements of each, and the official wheel with code for a GPU."""
+"""PyTorch releases: their requirements, and the official wheel with code for a GPU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MACHINE_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def normalize_machine(machine: str) -> str:
-    """Return the name of a machine in wheel tags: `AMD64` is `x86_64`."""
+    """Return the machine name as in wheel tags: `x86_64` for `AMD64`."""
     return _MACHINE_ALIASES.get(machine.lower(), machine.lower())
 
 
@@ -61,7 +61,7 @@ def _list_cuda_wheels(release: Release, cuda: str | None) -> list[OfficialWheel]
 def list_uncovered_archs(
     knowledge: Knowledge, wheel: OfficialWheel, targets: Sequence[Arch]
 ) -> list[Arch]:
-    """Return the capabilities that the wheel has no cubin for.
+    """Return the capabilities of `targets` that the wheel has no cubin for.
 
     Suffixes are dropped: the GPU must be supported.
     """
@@ -77,7 +77,7 @@ def list_uncovered_archs(
 def _describe_missing_code(
     knowledge: Knowledge, wheels: list[OfficialWheel], targets: Sequence[Arch]
 ) -> str:
-    """Describe the targets that `wheels` lack code for: `12.0: its newest arch is 9.0`."""
+    """Describe the targets that no wheel has code for: `12.0: its newest arch is 9.0`."""
     missing = [
         target
         for target in targets
@@ -99,9 +99,9 @@ def _describe_missing_code(
 class SelectedWheel:
     """An official wheel.
 
-    `cuda` is `13.2`, None for a CPU wheel. `index` is its URL, "" for pip's default index.
-    `verified`: its machine code was inspected in this exact release, not inferred; `why` says so if
-    not.
+    `cuda` is `13.2`, None for a CPU wheel. `index` is the URL of its index, "" for pip's default
+    index. `verified` is True if the machine code of this exact release was inspected, not inferred;
+    if not, `why` says so.
     """
 
     cuda: str | None
@@ -150,11 +150,11 @@ def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
     cuda: str | None = None,
     python: str | None = None,
 ) -> SelectedWheel | None:
-    """Return the official wheel with a cubin for every target: PyPI's, else of the newest CUDA.
+    """Return the official wheel with a cubin for every target: PyPI's, else the newest CUDA's.
 
     `cuda` fixes the CUDA release, `python` (`3.12.4`) the version of the interpreter. No targets
-    means the CPU wheel. Suffixes of targets are dropped: the GPU must be supported. None if there
-    is no such wheel; `explain_missing_wheel` returns the reason.
+    means the CPU wheel. Suffixes of targets are dropped: the GPU must be supported. Return None
+    without such a wheel; `explain_missing_wheel` returns the reason.
     """
     release = find_release(knowledge, version)
     if not _has_python_wheel(release, python, system, machine) or release.channel == "nowhere":
@@ -211,9 +211,9 @@ def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
 
 
 def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, ...]:
-    """Return the other releases: the newer ones, then the older ones, each the nearest first.
+    """Return the releases other than `version`: newer ones, then older ones, each nearest first.
 
-    The version need not be in the table.
+    `version` need not be a known release.
     """
     minors = list(knowledge.releases)
     requested = parse_major_minor(version.strip().removeprefix("v"))
@@ -266,9 +266,9 @@ def is_python_supported(release: Release, python: str) -> bool:
 def find_wheel_pythons(
     release: Release, system: str, machine: str, *, pypi: bool = False
 ) -> tuple[str, str]:
-    """Return the first and the last Python with a wheel for that platform; with `pypi`, on PyPI.
+    """Return the first and last Python with a wheel for that platform; with `pypi`, one on PyPI.
 
-    The last is "" if there is no wheel.
+    The last Python is "" if there is no wheel.
     """
     last_pythons = [
         limit.last

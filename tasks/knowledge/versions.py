@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1024)
 def parse_major_minor(version: str) -> tuple[int, ...]:
-    """Return major and minor, of `12.8` as of `12.8.93`; fewer numbers if the version has fewer."""
+    """Return major and minor as numbers: (12, 8) for `12.8.93`; fewer if the version has fewer."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
@@ -23,7 +23,7 @@ def parse_version_numbers(version: str) -> tuple[int, ...]:
 
 
 def format_major_minor(version: str) -> str:
-    """Return major and minor as a text: `12.8` of `12.8.93`."""
+    """Return major and minor as text: `12.8` for `12.8.93`."""
     return ".".join(version.split(".")[:2])
 
 
@@ -37,17 +37,17 @@ _CHANNEL_BY_SUFFIX: dict[str, Channel] = {
 
 
 def find_release_channel(version: str) -> Channel:
-    """Return where a pre-release is published, "" for a release.
+    """Return the channel where a pre-release is published, "" for a release.
 
-    A nightly and a release candidate each have an index. An alpha is the version of a build from a
-    branch.
+    Nightlies and release candidates each have an index. An alpha or beta version is a build from a
+    branch, which no index has.
     """
     match = _PRERELEASE.match(version.strip())
     return _CHANNEL_BY_SUFFIX[match[1]] if match else ""
 
 
 def format_published_version(version: str) -> str:
-    """Return the version in the name of its wheel: `2.16.0` for the release candidate `2.16.0rc3`.
+    """Return the version in the wheel's name: `2.16.0` for the release candidate `2.16.0rc3`.
 
     Source: `release_candidates` in pytorch.yaml.
     """
