@@ -73,7 +73,7 @@ def _find_nearest(graph: Sequence[StageNode]) -> Mapping[str, tuple[str, ...]]:
 def build_timeline(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
     """Return the timeline data: milliseconds since the start, memory in MiB, -1 for unknown.
 
-    A row of `edges` has folder, name, start, duration, job slot, peak memory, output kind, stage and
+    A row of `edges` has folder, name, start, duration, job slot, peak memory, output kind, stage,
     failed. A row of `samples` has time, jobs, held back jobs, used memory and memory limit.
     """
     slots = run_statistics.assign_slots([one.edge for one in built])

@@ -54,7 +54,7 @@ def list_decisions(run: Run) -> Iterator[TextRow]:
 
 
 def list_settings(run: Run) -> Iterator[TextRow]:
-    """Yield the user's settings as rows; the keys of a table such as `build.flags` share one row."""
+    """Yield the user's settings as rows; keys of a table such as `build.flags` share one row."""
     rows: dict[str, list[str]] = {}
     for key, value in run.settings.items():
         section, _, name = key.partition(".")
