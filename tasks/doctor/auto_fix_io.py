@@ -43,8 +43,8 @@ def run_with_auto_fix(
 ) -> tuple[tuple[Any, ...], str]:
     """Run the stage; return its outputs and the description of the applied fix, "" if none was.
 
-    Raises the `TorchyardError` of the stage, with the cause of the failure added if its log shows
-    one. An error that already has a hint gets no fix.
+    Raises the `TorchyardError` of the stage, with the cause of the failure if the log shows it.
+    An error that already has a hint gets no fix.
     """
     with MEMORY_MONITOR.observe_memory() as memory:
         try:
@@ -78,7 +78,7 @@ def run_with_auto_fix(
 def _explain_safely(
     stage: Stage, error: TorchyardError, profile: Profile, memory: ObservedMemory
 ) -> FailureExplanation | None:
-    """Return the explanation of `error`, None if it cannot be explained.
+    """Return the explanation of `error`, None if there is none.
 
     An unreadable log or a bug in the diagnosis must not hide `error`.
     """

@@ -187,7 +187,7 @@ def _check_driver(
 def _check_ptx_support(nvidia: NvidiaDriver, profile: Profile, message: str) -> CheckResult:
     """Check that the driver can compile the PTX of the build.
 
-    For PTX of a CUDA version newer than its own, a driver reports cudaErrorUnsupportedPtxVersion
+    A driver rejects PTX of a newer CUDA version with cudaErrorUnsupportedPtxVersion
     (config/knowledge/toolkits.yaml, binary_rules).
     """
     cuda = profile.choice.toolkit.version
@@ -292,7 +292,7 @@ def _suggest_compiler_fix(
 ) -> str:
     """Return how to get a compiler that torch accepts, or how to disable torch's compiler check.
 
-    An older GCC is suggested only if torch is not built from source, since it would be rebuilt. The
+    An older GCC is not suggested if torch is built from source: torch would be rebuilt. The
     `compiler` check ensures that nvcc accepts the installed compiler.
     """
     setting = f'  extensions ({names}).env: {{{SKIP_CHECK_VARIABLE}: "1"}}'

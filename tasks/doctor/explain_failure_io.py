@@ -173,8 +173,8 @@ def _add_explanation(
 ) -> None:
     """Add the cause, remedy and log lines of `explanation` to `error`.
 
-    A hint that `error` already has is kept. It is replaced if it names one of `slugs`, the known
-    failures, but the facts of the run show another failure.
+    An existing hint of `error` is kept, unless the hint names one failure of `slugs` and the facts
+    of the run show another one.
     """
     error.diagnosis, error.log = explanation.document, str(explanation.log)
     error.excerpt = explanation.excerpt

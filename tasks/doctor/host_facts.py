@@ -1,7 +1,7 @@
 """Define the facts that doctor reads about a host, as frozen dataclasses.
 
 Probes create the facts and checks read them, so that tests can describe any host. None means "not
-inspected", an empty value "inspected, but not found". Sizes are in MiB.
+inspected", an empty value means "inspected, but not found". Sizes are in MiB.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Tool:
-    """A program. `path` is "" if it was not found; `why` is a reason or an error, `todo` the hint."""
+    """A program. `path` is "" if not found; `why` is a reason or an error, `todo` the hint."""
 
     path: str = ""
     version: str = ""
@@ -44,7 +44,7 @@ class VisualStudio:
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk and the places that it `holds`, the first one at `path`; `kind` is the filesystem type."""
+    """A disk. `holds` are its places, the first one at `path`; `kind` is the filesystem type."""
 
     holds: tuple[str, ...]
     path: str
@@ -146,7 +146,7 @@ class BuildTorch:
 
 @dataclass(frozen=True)
 class MissingSubmodules:
-    """The empty submodules of `tree`. `source` is the extension's folder; `cloned`: `tree` is a clone."""
+    """The empty submodules of `tree` (a git clone if `cloned`); `source` is the built folder."""
 
     extension: str
     source: PurePath
@@ -157,7 +157,7 @@ class MissingSubmodules:
 
 @dataclass(frozen=True)
 class UnmergedCheckout:
-    """A checkout with merge conflicts; `setting` is the setting with its path."""
+    """A checkout with merge conflicts; `setting` is the key that sets the path."""
 
     setting: str
     message: str

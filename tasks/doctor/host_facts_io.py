@@ -131,7 +131,7 @@ def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[
 
 
 def _apply_user_index(required: RequiredUrl) -> RequiredUrl:
-    """Return `required`; if it is a default index, with the URL from the uv or pip settings."""
+    """Return `required`, with the index of the user's uv or pip settings instead of a default."""
     if not required.usual:
         return required
     pip_index = "" if required.instead_of else package_indexes.find_pip_index()
@@ -414,7 +414,7 @@ _READERS = (
 
 
 def read_host_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> HostFacts:
-    """Return the facts that `checks` need. Network probes run in parallel with the others."""
+    """Return the facts that `checks` need. Network probes run while the other facts are read."""
     wait_for_answers = start_network_probes(request, checks)
     facts = HostFacts(request.host, request.root)
     for read_facts in _READERS:

@@ -38,7 +38,7 @@ def build_profile_placeholders(
     jobs = facts.jobs or 0 if facts else 0
     safe_jobs = capacity.compute_safe_jobs()
     fewer = min(jobs // 2, safe_jobs) if jobs > 1 else safe_jobs // 2
-    # Extensions must be set where they are now: a list in another file would replace them all
+    # Extensions must be set in the same file as now: a list in another file would replace it
     origin = profile.loaded.origin.get("extensions", "").partition(":")[0]
     is_writable = origin.startswith(("config/profiles/", _LOCAL_FILE))
     scripts = "Scripts" if choice.system == "windows" else "bin"
@@ -107,7 +107,7 @@ def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str
 
 
 def _build_cuda_placeholders(profile: Profile) -> dict[str, str]:
-    """Return the placeholders for the toolkit, its newest GCC, and a toolkit for all targets."""
+    """Return the placeholders for the toolkit, its host compilers and a toolkit for all targets."""
     choice, knowledge = profile.choice, profile.knowledge
     cuda = choice.toolkit.version or choice.cuda or ""
     home = next((kit.home for kit in profile.host.toolkits if kit.release == cuda), "")

@@ -112,7 +112,7 @@ def _compiles_torch(profile: Profile | None) -> bool:
 
 
 def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckResult:
-    """Check the swap. Linking, and jobs that need more memory than forecast, may use it."""
+    """Check the swap, which linking and jobs with more memory use than forecast may need."""
     if memory.swap_mib is None:
         return report_unchecked("swap", "this system does not report the size of its swap")
     message = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"

@@ -98,7 +98,7 @@ def _check_proxies(s: HostFacts) -> CheckResult:
     return report_ok("proxies", proxies or "no proxy is set")
 
 
-# distcc has no authentication: who can reach its port can run programs on that machine
+# distcc has no authentication: anyone who can reach the port can run programs
 _DAEMON_COMMANDS = {
     "distcc": "distccd --daemon --jobs N --allow YOUR-NETWORK/24 --listen ITS-ADDRESS",
     "icecream": "icecc-scheduler there, and iceccd --scheduler-host THAT-HOST on each machine",

@@ -33,7 +33,7 @@ _OTHER_HOMES = re.compile(
     r"|/root(?![\w.-]))",
     re.IGNORECASE,
 )
-# Excludes `git@github.com:` and versions such as `checkout@v4`, which lack a top-level domain
+# Excludes `git@github.com:`, and versions such as `checkout@v4`: no top-level domain follows
 _MAIL_ADDRESS = re.compile(r"(?<![\w.+-])(?!git@)[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}(?![\w-])")
 
 

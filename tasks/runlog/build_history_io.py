@@ -25,8 +25,8 @@ _MAX_OUTPUTS = 20_000  # limit for a merged run; a PyTorch build has 8,000 outpu
 def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Yield the runs that replace `older`, oldest first.
 
-    The first one is the last full build: its duration predicts how long a full build takes. The
-    second one is a merged run with the newest duration and peak memory of each output.
+    The last full build, if any, is first: its duration predicts how long a full build takes. A
+    merged run with the newest duration and peak memory of each output is second.
     """
     for run in [run for run in older if run.get("decision") in _FULL_BUILD_DECISIONS][-1:]:
         objects = [{key: one[key] for key in one if key != "peak_mib"} for one in run["objects"]]

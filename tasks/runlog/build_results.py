@@ -23,7 +23,7 @@ class ManifestDocuments:
 
 
 def merge_run_outputs(found: ManifestDocuments, run: Run) -> ManifestDocuments:
-    """Return the manifests, with those in the record of `run` instead of later versions on disk."""
+    """Return the manifests; those in the record of `run` replace later versions on disk."""
     outputs = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
     extensions = {str(document.get("name")): document for document in found.extensions}
     extensions |= {

@@ -107,7 +107,7 @@ class ObservedMemory:
     kills_before: Mapping[Path, int] = field(default_factory=dict)
 
     def add_reading(self, reading: capacity.MemoryReading) -> None:
-        """Store the reading if its available memory is the lowest so far."""
+        """Store the reading if it has the lowest available memory so far."""
         if self.lowest_mib is None or reading.available_mib < self.lowest_mib:
             self.lowest_mib, self.limit_mib = reading.available_mib, reading.limit_mib
 

@@ -18,7 +18,7 @@ class GraphRow:
 
     `rail` is the column of the stage. `after` are the columns of its dependencies, `through` the
     columns of lines that cross the row. `down` is True if another stage depends on the stage.
-    `nearest` are the names of its dependencies after a transitive reduction.
+    `nearest` are the direct dependencies that no other dependency implies.
     """
 
     name: str

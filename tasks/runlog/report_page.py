@@ -20,7 +20,7 @@ _HOST_LABELS = {"system": "system", "machine": "machine", "cores": "cores", "pyt
 
 
 def describe_outcomes(run: Run) -> Mapping[str, str]:
-    """Return the outcome by stage; stages without one are unfinished, up to date or not reached."""
+    """Return the outcome by stage, also "unfinished", "up to date" or "not reached"."""
     outcomes: dict[str, str] = {}
     for name, predecessors in report_graphics.find_predecessors(run.graph).items():
         if stage_run := run.find_stage(name):
