@@ -1,8 +1,8 @@
-"""Apply an automatic fix to a failed stage, once, if `build.auto_fix` is set.
+"""Run a failed stage once more with an automatic fix, if `build.auto_fix` is set.
 
-The fixes are fewer jobs, submodules, forced includes and a build without isolation. The user's
-sources are never changed: an extension is built in a copy, and a tree outside build/ is not
-modified.
+The fixes are fewer jobs, fetched submodules, forced includes and a build without isolation. They
+never change the user's sources: extensions are built in copies, and a PyTorch tree outside build/
+gets no fix that modifies it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ StageAction = Callable[[Any], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class AutoFix:
-    """A fix: its description, the job to run the stage with again, and an action to run before."""
+    """A fix: its description, the job of the second run, and the action `before` that run."""
 
     description: str
     job: Any
@@ -41,10 +41,10 @@ class AutoFix:
 def run_with_auto_fix(
     stage: Stage, run: StageAction, profile: Profile
 ) -> tuple[tuple[Any, ...], str]:
-    """Run the stage; return its outputs and the description of the applied fix, "" for none.
+    """Run the stage; return its outputs and the description of the applied fix, "" if none was.
 
-    Raises the stage's `TorchyardError`, with the cause that its log shows. An error with a hint
-    gets no fix.
+    Raises the `TorchyardError` of the stage, with the cause of the failure if the log shows it.
+    An error that already has a hint gets no fix.
     """
     with MEMORY_MONITOR.observe_memory() as memory:
         try:
@@ -78,9 +78,9 @@ def run_with_auto_fix(
 def _explain_safely(
     stage: Stage, error: TorchyardError, profile: Profile, memory: ObservedMemory
 ) -> FailureExplanation | None:
-    """Explain the error.
+    """Return the explanation of `error`, None if there is none.
 
-    An unreadable log or a bug in the diagnosis must not hide the error itself.
+    An unreadable log or a bug in the diagnosis must not hide `error`.
     """
     try:
         if isinstance(error, MissingCodeError):
@@ -88,7 +88,7 @@ def _explain_safely(
         return explain_failure_io.explain_error(stage, error, profile, memory)
     except (TorchyardError, OSError):
         return None
-    except Exception as bug:  # noqa: BLE001 - the stage's error must be reported
+    except Exception as bug:  # noqa: BLE001 - `error` must be reported
         reason = f"{type(bug).__name__}: {bug}"
         print_warning(f"the diagnosis of the failed stage {stage.name} crashed: {reason}")
         return None
@@ -99,7 +99,7 @@ def _choose_auto_fix(
 ) -> AutoFix | None:
     """Return the fix for the diagnosed failure, None if there is none or it is already applied.
 
-    "no-build-isolation" applies to the requirements: the extension itself is never isolated.
+    "no-build-isolation" is for the extension's requirements. The extension is never isolated.
     """
     job, is_extension = stage.job, stage.kind == "extensions"
     failure = explanation.found.failure
@@ -119,7 +119,7 @@ def _choose_auto_fix(
 
 
 def _reduce_jobs(stage: Stage) -> AutoFix | None:
-    """Halve the jobs if the scheduler did not: the log names no compiler that was killed."""
+    """Return a fix with half of the jobs that memory allows, None if the job already has so few."""
     requested = getattr(stage.job, "jobs", 1)
     safe_jobs = capacity.compute_safe_jobs(most=requested or 0)
     reduced = decide_retry(KilledAttempt(memory_short=True, jobs=None, safe_jobs=safe_jobs)).jobs

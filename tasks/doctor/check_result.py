@@ -1,4 +1,4 @@
-"""Define the result of a check, and how results are created."""
+"""Define the result of a check, and functions that create results."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from tasks.doctor.host_facts import HostFacts
     from tasks.knowledge import Knowledge
 
-# "ignored" is a problem that doctor.ignore names: set by the report, never by a check
+# "ignored" is a problem listed in doctor.ignore. The report sets this level, checks never do
 Level = Literal["ok", "warning", "problem", "not checked", "ignored"]
 NO_PROFILE = "the profile does not open"
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of a check: its subject, what was found, and what to do.
+    """The result of a check: its `subject`, the message `seen`, and the hint `todo`.
 
-    A line of `todo` that begins with two spaces is a command to copy. `known` is the id of the
-    entry in config/knowledge that the result is based on.
+    A line of the hint that begins with two spaces is a command to copy. `known` is the id of the
+    entry in config/knowledge that caused the result, or "".
     """
 
     id: CheckId
@@ -38,27 +38,27 @@ Results = Iterator[CheckResult]
 
 
 def report_ok(check: CheckId, seen: str, subject: str = "") -> CheckResult:
-    """Return a result without a problem."""
+    """Return the result of a check that found no problem."""
     return CheckResult(check, "ok", subject or check, seen)
 
 
 def report_warning(check: CheckId, seen: str, todo: str, subject: str = "") -> CheckResult:
-    """Return a warning: the build works, but perhaps not as expected."""
+    """Return a warning: the build works, but may not do what the user expects."""
     return CheckResult(check, "warning", subject or check, seen, todo)
 
 
 def report_problem(check: CheckId, seen: str, todo: str, subject: str = "") -> CheckResult:
-    """Return a problem: the build, or its outputs, cannot work."""
+    """Return a problem: the build fails, or its outputs do not work."""
     return CheckResult(check, "problem", subject or check, seen, todo)
 
 
 def report_unchecked(check: CheckId, why: str = "not inspected on this host") -> CheckResult:
-    """Return the result of a check that could not be made."""
+    """Return the result of a check that could not run."""
     return CheckResult(check, "not checked", check, why)
 
 
 def format_install_hint(knowledge: Knowledge, s: HostFacts, package: str) -> str:
-    """Return how to install a package on this host, as a command to copy if one is known."""
+    """Return a hint to install a package on this host: a command to copy if one is known."""
     command = package_managers.find_install_command(knowledge, s.systems, package)
     if command:
         return format_command(command)
@@ -66,5 +66,5 @@ def format_install_hint(knowledge: Knowledge, s: HostFacts, package: str) -> str
 
 
 def format_command(text: str, before: str = "") -> str:
-    """Return a hint that is a command, on a separate line after the text `before`."""
+    """Return a hint: the line `before`, if any, and the command `text` on its own line."""
     return f"{before}\n  {text}" if before else f"  {text}"

@@ -1,4 +1,4 @@
-"""Check the toolkit, GPUs and driver, and whether the outputs can run on this host."""
+"""Check toolkit, GPUs, driver and known problems, and whether the build can run on this host."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ACCEPT_HINT = format_command("doit doctor --accept", "to plan with the current 
 
 
 def check_toolkit_and_gpus(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check toolkit, cards, targets and driver."""
+    """Yield the results of the checks toolkit, cards, targets and driver."""
     yield _check_toolkit(s, profile)
     if s.nvidia is None:
         yield from (report_unchecked(check) for check in ("cards", "targets", "driver"))
@@ -97,7 +97,7 @@ def _check_gpus(s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None) -> 
 
 
 def _report_silent_gpus(nvidia: NvidiaDriver, names: str, *, must_assume: bool) -> CheckResult:
-    """Report GPUs that do not respond: the build must not silently target other GPUs."""
+    """Report GPUs that do not respond. Otherwise the build could silently target other GPUs."""
     if nvidia.trouble:
         message = f"the driver cannot list its GPUs: {nvidia.trouble}"
     else:
@@ -161,7 +161,7 @@ def _can_run_on_gpu(gpu: Gpu, nvidia: NvidiaDriver, profile: Profile) -> bool:
 def _check_driver(
     nvidia: NvidiaDriver, profile: Profile | None, knowledge: Knowledge
 ) -> CheckResult:
-    """Check the driver: with one that is too old, torch starts but fails at the first kernel."""
+    """Check the driver version. With a driver that is too old, torch fails at the first kernel."""
     if not nvidia.driver:
         unknown = report_unchecked("driver", "the driver does not report its version")
         is_installed = nvidia.trouble or nvidia.gpus
@@ -187,7 +187,7 @@ def _check_driver(
 def _check_ptx_support(nvidia: NvidiaDriver, profile: Profile, message: str) -> CheckResult:
     """Check that the driver can compile the PTX of the build.
 
-    A driver compiles only PTX of its CUDA version and older: cudaErrorUnsupportedPtxVersion
+    A driver rejects PTX of a newer CUDA version with cudaErrorUnsupportedPtxVersion
     (config/knowledge/toolkits.yaml, binary_rules).
     """
     cuda = profile.choice.toolkit.version
@@ -202,7 +202,7 @@ _TORCH_CHECKS_ID: CheckId = "torch-checks"
 
 
 def check_torch_compilers(s: HostFacts, profile: Profile | None, _: Knowledge) -> Results:
-    """Run the check torch-checks: whether torch's cpp_extension accepts the host compiler."""
+    """Check torch-checks: whether torch's cpp_extension.py accepts the host compiler and nvcc."""
     if profile is None:
         yield report_unchecked(_TORCH_CHECKS_ID, NO_PROFILE)
     elif not _list_cuda_extensions(s, profile) or not profile.choice.cuda:
@@ -217,7 +217,7 @@ def check_torch_compilers(s: HostFacts, profile: Profile | None, _: Knowledge) -
 
 
 def _is_planned_torch(torch: BuildTorch, profile: Profile) -> bool:
-    """Return True if the installed torch is the planned one; another one is replaced before use."""
+    """Return True if the installed torch is the planned one. Any other is replaced before use."""
     choice, version = profile.choice, torch.version.partition("+")[0]
     is_same_build = (version, torch.cuda) == (choice.torch.partition("+")[0], choice.cuda)
     return bool(version) and (choice.strategy == "existing" or is_same_build)
@@ -270,7 +270,7 @@ def _check_linux_compiler(
 
 
 def _list_cuda_extensions(s: HostFacts, profile: Profile) -> list[ExtensionJob]:
-    """Return the extensions that nvcc compiles, without those installed from a wheel."""
+    """Return the extensions that nvcc may compile: not from a wheel, not without CUDA files."""
     jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
     without_cuda = s.without_cuda or ()
     return [job for job in jobs if job.kind != "wheel" and job.name not in without_cuda]
@@ -279,7 +279,7 @@ def _list_cuda_extensions(s: HostFacts, profile: Profile) -> list[ExtensionJob]:
 def _check_minimum_version(
     torch: BuildTorch, compiler: str, version: str, minimum: str
 ) -> CheckResult:
-    """Check the minimum version of the compiler; below it, torch only warns."""
+    """Warn if the compiler is older than torch requires. Torch itself only warns, too."""
     installed, required = parse_tool_version(version), parse_tool_version(minimum)
     if installed and required and installed < required:
         message = f"torch {torch.version} needs {minimum} or later, and warns about {compiler}"
@@ -290,10 +290,10 @@ def _check_minimum_version(
 def _suggest_compiler_fix(
     s: HostFacts, profile: Profile, cxx: Tool, bounds: VersionBounds, names: str
 ) -> str:
-    """Return how to get a compiler that torch accepts, or how to disable its check.
+    """Return how to get a compiler that torch accepts, or how to disable torch's compiler check.
 
-    An older GCC is suggested only if torch itself would not be rebuilt for it. The `compiler` check
-    ensures that nvcc accepts the installed compiler.
+    An older GCC is not suggested if torch is built from source: torch would be rebuilt. The
+    `compiler` check ensures that nvcc accepts the installed compiler.
     """
     setting = f'  extensions ({names}).env: {{{SKIP_CHECK_VARIABLE}: "1"}}'
     disable = f"nvcc accepts this compiler, so disable torch's check:\n{setting}"
@@ -309,12 +309,12 @@ def _suggest_compiler_fix(
     return f"{disable}\n{option}\n  build.env: {{CC: gcc-{gcc}, CXX: g++-{gcc}}}"
 
 
-_CHECKED_ELSEWHERE = {"driver-min", "python-min"}  # the driver check, and planning
+_CHECKED_ELSEWHERE = {"driver-min", "python-min"}  # by the check `driver`, and by planning
 _LEVELS: dict[str, Level] = {"error": "problem", "warning": "warning", "info": "ok"}
 
 
 def check_known_bad(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check known-bad: return one result for each known problem that applies."""
+    """Check known-bad: yield a result for each known problem that applies, or one if none does."""
     if profile is None:
         yield report_unchecked("known-bad", NO_PROFILE)
         return
@@ -345,7 +345,7 @@ def _build_known_bad_result(
 
 
 def build_combination(s: HostFacts, profile: Profile) -> Combination:
-    """Return the combination of versions that would be built, as far as it was inspected."""
+    """Return the planned combination of versions, updated with the versions found on the host."""
     planned = profile.choice.build_combination(s.host)
     combination = replace(
         planned,
@@ -359,9 +359,9 @@ def build_combination(s: HostFacts, profile: Profile) -> Combination:
 
 
 def _add_compilers(combination: Combination, s: HostFacts) -> Combination:
-    """Add the compilers and the C library, whose headers nvcc reads.
+    """Return `combination` with the host compiler and with glibc, whose headers nvcc reads.
 
-    These are irrelevant if nothing is compiled.
+    Call this only if the build compiles something: else these versions do not matter.
     """
     version = s.cxx.version or None if s.cxx else None
     if s.host.system == "windows":
@@ -385,6 +385,6 @@ def _is_clang(cxx: Tool) -> bool:
 
 
 def _read_build_tool_version(tool: Tool | None, profile: Profile) -> str | None:
-    """Return the version of the tool in the build environment; tools on PATH are not used."""
+    """Return the version of a tool in the build environment, None for a tool on PATH."""
     is_used = tool and tool.version and is_in_build_folder(tool.path, profile)
     return tool.version if tool and is_used else None

@@ -1,4 +1,4 @@
-"""Collect what the checks of a profile need to inspect, and run the checks."""
+"""List what the checks of a profile must inspect, and run the checks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> ProbeRequest:
     """Return the paths, programs and URLs to inspect.
 
-    If the profile cannot be opened, only those that are independent of the profile.
+    If `profile` is None, return only those that do not depend on a profile.
     """
     if profile is None:
         return ProbeRequest(root, host, tuple((place, root) for place in ALL_PLACES[:-1]))
@@ -53,13 +53,13 @@ def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> 
     has_own_tree = source is not None and source.kind == "path"
     checkouts = [("source.path", source.tree)] if source and has_own_tree else []
     torch = choice.python.torch if choice.strategy == "existing" else None
-    # a file that exists if most of the disk space is already used
+    # This file exists if the build already uses most of its disk space
     manifest = layout.compute_manifest_path("wheel")
     build = settings.build
     return ProbeRequest(
         root=root,
         host=host,
-        # with source.path, PyTorch is built in the user's tree: most of the space is used there
+        # With source.path, PyTorch is built in the user's tree, which uses most of the space
         places=tuple(
             list_build_places(layout, source.tree if source and has_own_tree else layout.build)
         ),
@@ -93,7 +93,7 @@ def _find_source_job(profile: Profile) -> SourceJob | None:
 
 
 def list_build_places(layout: Layout, tree: PurePath) -> Iterator[tuple[str, PurePath]]:
-    """Yield the places that a build writes to, in the checkout or in `tree`."""
+    """Yield the label and path of each place that a build writes to; PyTorch is built in `tree`."""
     yield "build", tree
     yield "environment", layout.build
     yield "wheels", layout.wheelhouse
@@ -142,7 +142,7 @@ def check_host(
     knowledge: Knowledge,
     checks: Collection[CheckId] = ALL_CHECK_IDS,
 ) -> tuple[CheckResult, ...]:
-    """Return the results of these checks; without `profile` it could not be opened."""
+    """Return the results of `checks`. `profile` is None if the profile could not be opened."""
     results = (found for check in _CHECKS for found in check(s, profile, knowledge))
     selected = [found for found in results if found.id in checks]
     return tuple(sorted(selected, key=lambda found: CHECK_IDS.index(found.id)))

@@ -1,6 +1,6 @@
-"""Explain why a stage failed, from its log and the facts of its run, and suggest a fix.
+"""Explain why a stage failed, from the log and the facts of the run, and suggest a fix.
 
-For an arch that the toolkit does not support, find the line of the extension's source with it.
+If the toolkit does not support an arch, find the line in the extension's source that names it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 _ARCH = re.compile(r"\b(?:compute|sm)_(\d{2,3})")
 _ARCH_SETTING = re.compile(r"arch|gencode|compute_|sm_\d", re.IGNORECASE)
-_LINES_ABOVE = 3  # lines before a number that may show that it is an arch
+_LINES_ABOVE = 3  # lines before a number in which a word may show that the number is an arch
 _BUILD_FILES = ("setup.py", "CMakeLists.txt", "*.py", "*.cmake")
 
 
 def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: str) -> str:
-    """Return where an extension names an unsupported arch that is not a target, with a fix.
+    """Return a hint that shows where an extension names an unsupported arch, with a fix.
 
-    Returns "" for an arch that is a target, and for any other failure.
+    Returns "" if the arch is a target of the profile, and for any other failure.
     """
     error = found.first_error
     if stage is None or stage.kind != "extensions" or found.failure is None or error is None:
@@ -67,9 +67,9 @@ def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: s
 def _find_arch_lines(
     tree: Path, subdirectory: str, pattern: re.Pattern[str]
 ) -> Iterator[tuple[Path, int]]:
-    """Yield the lines with the arch, of the folder that is built first, then of those above it.
+    """Yield file and number of each line with the arch, in `subdirectory` and then its parents.
 
-    A number counts only near a word such as `gencode`, since Python versions look the same.
+    A number must be near a word such as `gencode`, since Python versions look like archs.
     """
     build_folder = tree / subdirectory
     parents = (parent for parent in build_folder.parents if parent.is_relative_to(tree))
@@ -87,9 +87,9 @@ def _find_arch_lines(
 
 @dataclass(frozen=True)
 class FailureExplanation:
-    """The diagnosis of a log and its remedy.
+    """The diagnosis of a log, and a remedy.
 
-    Without a certain cause, the remedy is where to read on; "" if nothing failed.
+    If the cause is not certain, `remedy` says where to read in the log. It is "" if nothing failed.
     """
 
     log: Path
@@ -104,7 +104,7 @@ class FailureExplanation:
 
     @property
     def cause(self) -> str:
-        """The cause as a sentence, or that it is not certain, with the candidates."""
+        """The cause as text, or the possible causes if it is not certain; "" if nothing failed."""
         if failure := self.found.failure:
             return f"{failure.cause} ({failure.slug})"
         if self.found.candidates:
@@ -119,9 +119,9 @@ def explain_log(
     profile: Profile | None = None,
     stage: Stage | None = None,
 ) -> FailureExplanation:
-    """Explain a log. `profile` is set for a log of that profile, `facts` if they are known.
+    """Explain a log. `profile` is None for the log of another build, `facts` is None if unknown.
 
-    The remedy for any other log names no fact of this host, and no command of torchyard.
+    Without `profile`, the remedy names no fact of this host and no torchyard command.
     """
     failures, log = knowledge.failures, Path(parsed.path or "")
     found = apply_run_facts(facts, diagnose_log(failures, parsed), failures)
@@ -144,9 +144,9 @@ def explain_log(
 def explain_error(
     stage: Stage, error: TorchyardError, profile: Profile, memory: memory_monitor_io.ObservedMemory
 ) -> FailureExplanation | None:
-    """Add the explanation to `error`, which failed the stage, and return it.
+    """Explain why `stage` failed with `error`; add the explanation to `error` and return it.
 
-    Returns None if no command with a log failed. The facts of the run are written next to the log.
+    Writes the facts of the run next to the log. Returns None if no command with a log failed.
     """
     failed = _find_failed_command(error)
     if failed is None or failed.parsed_log is None:
@@ -171,9 +171,10 @@ def explain_error(
 def _add_explanation(
     error: TorchyardError, explanation: FailureExplanation, slugs: Collection[str]
 ) -> None:
-    """Add the explanation to the error.
+    """Add the cause, remedy and log lines of `explanation` to `error`.
 
-    A hand-written hint and its cause are kept, unless the facts of the run show another of `slugs`.
+    An existing hint of `error` is kept, unless the hint names one failure of `slugs` and the facts
+    of the run show another one.
     """
     error.diagnosis, error.log = explanation.document, str(explanation.log)
     error.excerpt = explanation.excerpt
@@ -191,15 +192,15 @@ def _add_explanation(
 
 
 def _find_failed_command(error: BaseException | None) -> CommandFailedError | None:
-    """Return the failed command that is `error` or caused it."""
+    """Return `error` or the first of its causes that is a failed command, None if there is none."""
     while error is not None and not isinstance(error, CommandFailedError):
         error = None if isinstance(error, InterruptedRunError) else error.__cause__
     return error
 
 
 def _read_job_count(stage: Stage) -> int | None:
-    """Return the maximum number of compilers at once, from the history entry of the last run."""
-    from tasks.runlog import build_history_io  # noqa: PLC0415 - only needed after a failure
+    """Return how many compilers ran at once at most in the last recorded run, None if unknown."""
+    from tasks.runlog import build_history_io  # noqa: PLC0415 - needed only after a failure
 
     path = getattr(stage.job, "runs", None)
     last_runs = list(build_history_io.read_history(path))[-1:] if path else []
@@ -209,8 +210,8 @@ def _read_job_count(stage: Stage) -> int | None:
 def _read_compiler(stage: Stage) -> str:
     """Return path and version of the C++ compiler in the manifest deps.json.
 
-    Returns "" if the manifest does not exist or the `env` of an extension sets another compiler.
-    The `env` of a wheel job is the path of a manifest.
+    Returns "" if the manifest does not exist, or if the `env` of an extension sets CXX. In a wheel
+    job, `env` is the path of a manifest instead.
     """
     env = getattr(stage.job, "env", None)
     if isinstance(env, Mapping) and "CXX" in env:

@@ -1,6 +1,6 @@
 """Check disk space, filesystems, paths, leftovers, permissions and checkouts.
 
-doctor, init and explain use the disk usage of a build from here.
+The commands doctor, init and explain call the functions for disk usage.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PLACES_OF_BUILD = {"environment", "wheels", "caches", "temporary files"}
 
 
 def _describe_disk(disk: Disk) -> str:
-    """Return a description of the places on the disk; places of the build count as the build."""
+    """Return a description of the places on the disk. "the build" includes its smaller places."""
     names = {"build": "the build", "environment": "its environment"}
     hidden = _PLACES_OF_BUILD if "build" in disk.holds else set()
     places = sorted(disk.holds, key=lambda place: place != "build")
@@ -48,7 +48,7 @@ def _describe_disk(disk: Disk) -> str:
 
 
 def compute_disk_usage(disks: Iterable[Disk], disk_usage: DiskUsage) -> dict[Disk, Range]:
-    """Return the minimum and maximum MiB for each disk that a build writes to."""
+    """Return the minimum and maximum disk usage in MiB for each disk that a build writes to."""
     usage = {disk: disk_usage.sum_places(disk.holds) for disk in disks}
     return {disk: (minimum, maximum) for disk, (minimum, maximum) in usage.items() if maximum}
 
@@ -66,18 +66,18 @@ def format_disk_usage(disks: Iterable[Disk], disk_usage: DiskUsage | None) -> st
     return ", ".join(parts).replace(" for ", " of disk for ", 1)
 
 
-_MAYBE_PRESENT = {"caches", "install.into"}  # by another build, or as the torch that is replaced
+_MAYBE_PRESENT = {"caches", "install.into"}  # files may exist: of other builds or a replaced torch
 _MEMORY_FILESYSTEMS = {"tmpfs", "ramfs"}
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"}
-_WSL_FILESYSTEMS = {"9p", "drvfs"}  # how WSL mounts C:
+_WSL_FILESYSTEMS = {"9p", "drvfs"}  # filesystem types of Windows disks in WSL
 
 
 def check_folders(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check disk, filesystem, paths, long-paths and leftovers."""
+    """Yield the results of the checks disk, filesystem, paths, long-paths and leftovers."""
     if s.disks is None:
         yield from (report_unchecked(check) for check in ("disk", "filesystem"))
     else:
-        # without a profile, the disk usage of a prebuilt torch
+        # Without a profile, assume the disk usage of a prebuilt torch
         usage = profile.cost.disk_usage if profile else None
         usage = usage or estimate_cost(knowledge, "prebuilt", 1, 0).disk_usage or NO_DISK_USAGE
         yield from (_check_disk(s, disk, usage) for disk in s.disks)
@@ -96,7 +96,7 @@ def _check_disk(s: HostFacts, disk: Disk, disk_usage: DiskUsage) -> CheckResult:
     place, (minimum, maximum) = disk.main_place, disk_usage.sum_places(disk.holds)
     is_short = disk.free_mib < TEMPORARY_FILES_MIB[0]
     if place in _MAYBE_PRESENT and "temporary files" in disk.holds and is_short:
-        place = "temporary files"  # these files do not exist yet
+        place = "temporary files"  # these cannot exist before the build
     if place == "temporary files":
         minimum, maximum = TEMPORARY_FILES_MIB
     elif s.begun and place != "install.into":
@@ -142,7 +142,7 @@ def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> CheckResult:
 
 
 def _check_paths(s: HostFacts, profile: Profile | None) -> Results:
-    """Check for characters that command lines and Windows code pages cannot represent."""
+    """Check the paths of Python and the checkout for spaces, and on Windows for non-ASCII."""
     windows = s.host.system == "windows"
     has_problem = False
     for what, path in (("the checkout", str(s.root)), ("Python", s.host.python.path)):
@@ -203,7 +203,7 @@ def _report_leftover(leftover: Leftover) -> CheckResult:
 
 
 def check_write_access(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check trust: who else may write to the build's folders and PATH."""
+    """Check trust: whether other users may write to folders of the build or on PATH."""
     del profile, knowledge
     if s.exposed is None:
         yield report_unchecked("trust", "permissions are not inspected on this system")
@@ -222,7 +222,7 @@ def check_write_access(s: HostFacts, profile: Profile | None, knowledge: Knowled
 
 
 def check_submodules(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check the submodules of extensions in the user's folders."""
+    """Check submodules: whether extensions in the user's folders lack submodules."""
     if profile is None:
         yield report_unchecked("submodules", NO_PROFILE)
     elif s.unfetched is None:
@@ -240,10 +240,10 @@ def check_submodules(s: HostFacts, profile: Profile | None, knowledge: Knowledge
 def _report_missing_submodules(
     missing: MissingSubmodules, knowledge: Knowledge, *, optional: bool
 ) -> CheckResult:
-    """Report empty submodules: a problem if they are known to be required, else a warning.
+    """Report empty submodules: a problem if a required one is among them, else a warning.
 
-    They are required if one contains the extension itself, or config/knowledge/extensions.yaml
-    names it; a fork may leave a submodule empty that it does not need.
+    A submodule is required if it contains the extension, or if config/knowledge/extensions.yaml
+    lists it. A fork may not need its other submodules. `optional` extensions only get a warning.
     """
     extension = knowledge.extensions.get(missing.extension)
     required = [missing.source / path for path in (extension.submodules if extension else ())]
@@ -264,7 +264,7 @@ def _report_missing_submodules(
 
 
 def check_merge_conflicts(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Report each source folder with merge conflicts."""
+    """Check conflicts: yield a problem for each source folder with merge conflicts."""
     del knowledge
     if profile is None:
         yield report_unchecked("conflicts", NO_PROFILE)

@@ -32,7 +32,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def list_disks(request: ProbeRequest) -> Iterator[Disk]:
-    """Yield each disk with its places, named by the path of the first, which needs most space."""
+    """Yield the disks that a build writes to. The `path` of a disk is that of its first place."""
     mounts = tuple(list_mounts())
     places_by_device: dict[int, list[tuple[str, PurePath, Path]]] = {}
     for label, path in _list_written_places(request):
@@ -50,23 +50,23 @@ def list_disks(request: ProbeRequest) -> Iterator[Disk]:
 def _list_written_places(request: ProbeRequest) -> Iterator[tuple[str, PurePath]]:
     yield from request.places
     if request.into and not (request.installed and is_accessible(request.installed)):
-        with contextlib.suppress(TorchyardError):  # reported by the install stage
+        with contextlib.suppress(TorchyardError):  # the install stage reports this error
             python = target_interpreter_io.find_interpreter(request.into, request.root)
             yield "install.into", python.parent.parent
-    # docs.astral.sh/uv/concepts/cache; compiler caches are next to it by default
+    # docs.astral.sh/uv/concepts/cache; by default, compiler caches are next to uv's cache
     if sys.platform == "win32":
         caches = Path(os.environ.get("LOCALAPPDATA") or Path.home())
     else:
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     yield "caches", Path(os.environ.get("UV_CACHE_DIR") or caches)
-    # without tempfile's test for write access
+    # tempfile.gettempdir() is not used: it writes a test file
     candidates = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
     temporary = next(filter(None, candidates), "/tmp")  # noqa: S108 - only inspected, never written
     yield "temporary files", Path(temporary)
 
 
 def list_mounts() -> Iterator[tuple[Path, str]]:
-    """Yield mount points with their filesystem types, the deepest first (proc_pid_mounts(5))."""
+    """Yield mount points and their filesystem types, deepest path first (proc_pid_mounts(5))."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -77,7 +77,7 @@ def list_mounts() -> Iterator[tuple[Path, str]]:
 
 
 def find_filesystem_type(place: Path, known: tuple[tuple[Path, str], ...]) -> str:
-    """Return the type of the filesystem of `place`, "" if unknown."""
+    """Return the filesystem type of `place`, "" if unknown; `known` is from `list_mounts`."""
     real = place.resolve()
     if sys.platform == "win32":
         import psutil  # noqa: PLC0415 - not at load
@@ -91,7 +91,7 @@ _OWNERLESS = {"9p", "drvfs", "vfat", "exfat", "ntfs", "ntfs3", "fuseblk"}
 
 
 def read_folder_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Read `disks`, `begun`, `long_paths`, `leftovers` and `exposed`."""
+    """Return `disks`, `begun`, `long_paths`, `leftovers` and `exposed`, if `checks` need them."""
     facts: dict[str, Any] = {}
     if checks & {"disk", "filesystem"}:
         facts["disks"] = tuple(list_disks(request))
@@ -106,12 +106,12 @@ def read_folder_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict
 
 
 def has_started_build(request: ProbeRequest) -> bool:
-    """Return True if most of the disk space of this build is already used."""
+    """Return True if this build has started, so that most of its disk space is already used."""
     return any(is_accessible(path) for path in request.begun)
 
 
 def _read_long_paths_setting() -> bool | None:
-    """Return the machine-wide setting (learn.microsoft.com, "Maximum Path Length Limitation")."""
+    """Return the registry value LongPathsEnabled (learn.microsoft.com), None if it is unknown."""
     if sys.platform == "win32":
         import winreg  # noqa: PLC0415 - exists only on Windows
 
@@ -127,7 +127,7 @@ def _read_long_paths_setting() -> bool | None:
 
 
 def _find_leftovers(request: ProbeRequest) -> Iterator[Leftover]:
-    """Yield leftovers of all profiles of this checkout: they share memory, and may share a tree."""
+    """Yield the leftovers of all profiles, which share memory and may share a source tree."""
     import psutil  # noqa: PLC0415 - not at load
 
     build = Path(request.build) if request.build else None
@@ -148,13 +148,13 @@ def _find_leftovers(request: ProbeRequest) -> Iterator[Leftover]:
 def _find_unsafe_paths(request: ProbeRequest) -> Iterator[UnsafePath]:
     """Yield the folders of the build and on PATH that other users may write to.
 
-    Filesystems without file owners (Windows disks in WSL, USB sticks) report all files as writable
-    by everyone; these are skipped.
+    Filesystems without file owners are skipped (Windows disks in WSL, USB sticks): on these, all
+    files seem to be writable by everyone.
     """
     mounts = tuple(list_mounts())
 
     def is_unsafe(folder: Path) -> bool:
-        # the sticky bit (/tmp) does not help: a new file is enough
+        # The sticky bit (as of /tmp) does not help, because other users can add a program
         with contextlib.suppress(OSError):
             if folder.stat().st_mode & stat.S_IWOTH:
                 return find_filesystem_type(folder, mounts) not in _OWNERLESS
@@ -171,7 +171,7 @@ def _find_unsafe_paths(request: ProbeRequest) -> Iterator[UnsafePath]:
             yield UnsafePath("PATH", entry)
 
 
-# git-config(5), "Syntax"; gitmodules(5) for the keys
+# Syntax: git-config(1), "Syntax"; keys: gitmodules(5)
 _GITMODULES_SECTION = re.compile(r"^\s*\[", re.MULTILINE)
 _GITMODULES_PATH = re.compile(
     r"^\s*path\s*=\s*\"?([^\"#;\n]+?)\"?\s*(?:[#;].*)?$", re.MULTILINE | re.I
@@ -180,7 +180,7 @@ _NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.MULTILINE | re.I)
 
 
 def read_submodule_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Read `unfetched`."""
+    """Return `unfetched`, the missing submodules; {} if `checks` do not need this fact."""
     if "submodules" not in checks or not request.build:
         return {}
     missing = (_find_missing_submodules(name, *folders) for name, *folders in request.own)
@@ -190,8 +190,8 @@ def read_submodule_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> d
 def _find_missing_submodules(
     extension: str, copied: PurePath, built: PurePath
 ) -> Iterator[MissingSubmodules]:
-    """Yield missing submodules, by .gitmodules of both folders and of their work tree."""
-    with contextlib.suppress(OSError):  # the stage that copies it reports the error
+    """Yield the missing submodules in `built`, in `copied` and in the git work tree around them."""
+    with contextlib.suppress(OSError):  # the stage that copies the folder reports the error
         copied_root, source = Path(copied).resolve(), Path(built).resolve()
         candidates = (source, *source.parents)
         work_tree = next((place for place in candidates if (place / ".git").exists()), source)
@@ -202,9 +202,9 @@ def _find_missing_submodules(
 
 
 def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
-    """Yield the empty submodules that are below the copied folder or contain it.
+    """Yield the empty submodules of `tree` that are below the folder `copied` or contain it.
 
-    Submodules that git never fetches are skipped.
+    Submodules with `update = none` are skipped: git never fetches these.
     """
     if not (gitmodules := tree / ".gitmodules").is_file():
         return
@@ -219,7 +219,7 @@ def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
 
 
 def read_conflict_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Return `unmerged`; {} if git cannot be run."""
+    """Return `unmerged`, the merge conflicts; {} if git cannot run or `checks` do not need it."""
     if "conflicts" not in checks or not request.build:
         return {}
     try:

@@ -1,7 +1,7 @@
-"""Define what doctor knows about a host, as frozen values.
+"""Define the facts that doctor reads about a host, as frozen dataclasses.
 
-Probes fill these values and checks read them, so that tests can write down a host. None means "not
-inspected", an empty value "inspected, and not found". Sizes are in MiB.
+Probes create the facts and checks read them, so that tests can describe any host. None means "not
+inspected", an empty value means "inspected, but not found". Sizes are in MiB.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Tool:
-    """A program, path "" if not found; `why` and `todo` are message and hint of the search."""
+    """A program. `path` is "" if not found; `why` is a reason or an error, `todo` the hint."""
 
     path: str = ""
     version: str = ""
@@ -34,7 +34,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class VisualStudio:
-    """An installation ("17.14.13"); `tools` is the version of its newest C++ toolset, or ""."""
+    """An installed Visual Studio. `tools` is the version of its default C++ toolset, or ""."""
 
     name: str
     version: str
@@ -44,7 +44,7 @@ class VisualStudio:
 
 @dataclass(frozen=True)
 class Disk:
-    """The disk of the places in `holds`, the first at `path`; `kind` is its filesystem's type."""
+    """A disk. `holds` are its places, the first one at `path`; `kind` is the filesystem type."""
 
     holds: tuple[str, ...]
     path: str
@@ -53,7 +53,7 @@ class Disk:
 
     @property
     def main_place(self) -> str:
-        """The place that names the disk."""
+        """The first place on the disk, which names the disk in messages."""
         return self.holds[0]
 
 
@@ -61,8 +61,8 @@ class Disk:
 class Memory:
     """The memory and the usable processors of the machine.
 
-    `limit_mib` is the lowest limit for a build (a container has one) and `available_mib` is what is
-    left of that. `swap_mib` may be unknown: None.
+    `limit_mib` is the lowest memory limit for a build, such as that of a container. `available_mib`
+    is the free part of this limit. `swap_mib` is None if unknown.
     """
 
     total_mib: int
@@ -74,7 +74,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Connectivity:
-    """A URL without secrets, whether its host answers, and the URL that it mirrors."""
+    """A URL without secrets, and whether its host answers; `instead_of` is the mirrored URL."""
 
     subject: str
     url: str
@@ -87,8 +87,8 @@ class Connectivity:
 class UnsafePath:
     """A place where other users can put programs that a build runs.
 
-    `kind` is `folder` for a folder of the build that everyone may write to, `PATH` for such a
-    folder on PATH, and `relative` for an entry of PATH that depends on the current directory.
+    `kind` is `folder` for a world-writable folder of the build, `PATH` for a world-writable folder
+    on PATH, and `relative` for a PATH entry that depends on the current directory.
     """
 
     kind: Literal["folder", "PATH", "relative"]
@@ -97,10 +97,10 @@ class UnsafePath:
 
 @dataclass(frozen=True)
 class Leftover:
-    """The remains of an earlier build.
+    """Something of another run that affects the build.
 
-    The run is `running` or was `killed`, and `processes` are its programs that still run; a
-    `foreign` folder, which torchyard did not create, blocks the build.
+    `kind` is `running` for a run that is still alive, `killed` for a killed run whose `processes`
+    may still run, and `foreign` for a build folder that torchyard did not create.
     """
 
     kind: Literal["running", "killed", "foreign"]
@@ -110,7 +110,7 @@ class Leftover:
 
 @dataclass(frozen=True)
 class ShadowingTorch:
-    """Another torch that is found before the torch of the build, or in addition to it."""
+    """A torch that Python may import instead of the built torch; `how` is where Python finds it."""
 
     how: Literal["PYTHONPATH", "conda", "user site", "checkout"]
     path: str
@@ -119,7 +119,7 @@ class ShadowingTorch:
 
 @dataclass(frozen=True)
 class Proxy:
-    """A variable that names a proxy, and the address without its password."""
+    """A proxy variable, and the host and port of the proxy ("" if the variable has no host)."""
 
     variable: str
     address: str
@@ -127,7 +127,7 @@ class Proxy:
 
 @dataclass(frozen=True)
 class InstalledExtension:
-    """A distribution installed next to torch; `indexed` if it came from a package index."""
+    """An installed package with the name of an extension; `indexed`: from a package index."""
 
     name: str
     version: str
@@ -137,7 +137,7 @@ class InstalledExtension:
 
 @dataclass(frozen=True)
 class BuildTorch:
-    """The torch that extensions are built against (version "" if missing), and its checks."""
+    """The torch that extensions are built against ("" if missing), and its checks of compilers."""
 
     version: str = ""
     cuda: str | None = None
@@ -146,7 +146,7 @@ class BuildTorch:
 
 @dataclass(frozen=True)
 class MissingSubmodules:
-    """Empty submodules of `tree`, which git can fetch if `cloned`; `source` is the extension's."""
+    """The empty submodules of `tree` (a git clone if `cloned`); `source` is the built folder."""
 
     extension: str
     source: PurePath
@@ -157,7 +157,7 @@ class MissingSubmodules:
 
 @dataclass(frozen=True)
 class UnmergedCheckout:
-    """A checkout with merge conflicts, which `setting` names; the `hint` has git commands."""
+    """A checkout with merge conflicts; `setting` is the key that sets the path."""
 
     setting: str
     message: str
@@ -166,7 +166,7 @@ class UnmergedCheckout:
 
 @dataclass(frozen=True)
 class RequiredUrl:
-    """A URL that a build needs; pip's settings replace a `usual` index."""
+    """A URL that a build needs. The user's uv or pip settings replace a `usual` (default) index."""
 
     subject: str
     url: str
@@ -177,13 +177,14 @@ class RequiredUrl:
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """What to inspect.
+    """What the probes inspect. Paths are absolute.
 
-    Paths are absolute. Without a profile, `build` is not set. `torch` is the folder of an existing
-    torch, None if it will be installed into `venv`. `sources` are folders of extensions, which may
-    not be fetched yet; `own` are those of the user, with the folder that is built in each;
-    `checkouts` are the settings and folders of the user's sources. `into` is install.into as
-    written, and `installed` the manifest that exists after an installation.
+    `build` is None without a profile. `torch` is the folder of an existing torch, None if torch
+    will be installed into `venv`. `sources` are the names and folders of extensions, which may not
+    be fetched yet. `own` are the user's extensions: name, folder, and subfolder that is built.
+    `checkouts` are the user's sources: setting and folder. `begun` are files that exist once the
+    build has started. `into` is the setting install.into, `installed` the manifest that exists
+    after an installation.
     """
 
     root: PurePath
@@ -211,13 +212,12 @@ class ProbeRequest:
 class HostFacts:
     """The facts about a host that the checks read.
 
-    `systems` are the names that select a package manager (`ubuntu`, `debian`). `begun`: part of
-    this profile is already built, so that its disk space is used. `python_bits` is that of the
-    target interpreter; `glibc` is "" on systems without it (musl, Windows). `cmake`, `ninja` and
-    `setuptools` are those of the build environment if it exists, else those on PATH (`setuptools`
-    is then missing). `without_cuda` are extensions whose fetched sources have no CUDA files.
-    `hands_on` is the program that sends compilations to the `workers`. `environ` are the variables
-    that checks need, by name.
+    `systems` are names that select a package manager (`ubuntu`, `debian`). `begun` is True if the
+    build already uses most of its disk space. `python_bits` belongs to the target interpreter.
+    `glibc` is "" on systems without glibc (musl, Windows). `cmake` and `ninja` are found in the
+    build environment, else on PATH, and `setuptools` only in the build environment. `without_cuda`
+    are the extensions whose sources have no CUDA files. `hands_on` is the program that sends
+    compilations to the `workers`. `environ` are the names and values of environment variables.
     """
 
     host: Host

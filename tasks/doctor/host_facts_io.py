@@ -55,16 +55,16 @@ from tasks.system.hardware import (
 )
 from tasks.system.network import package_indexes
 
-DEADLINE = 1.5  # seconds for all hosts together
+DEADLINE = 1.5  # seconds in total for all hosts
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def start_network_probes(
     request: ProbeRequest, checks: frozenset[CheckId]
 ) -> Callable[[], dict[str, Any]]:
-    """Start the network probes; return a function that waits for their results.
+    """Start the network probes; return a function that waits for the results.
 
-    The results are `proxies`, `reach` and `workers`.
+    The results are the facts `proxies`, `reach` and `workers`, if `checks` need them.
     """
     facts: dict[str, Any] = {}
     if "proxies" in checks:
@@ -102,9 +102,9 @@ def _start_probes(urls: list[RequiredUrl]) -> Callable[[], tuple[Connectivity, .
 
 
 def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[str, bool]]:
-    """Connect to all URLs; return a function that waits for the results.
+    """Connect to all URLs; return a function that waits for the answers.
 
-    It waits until `deadline` seconds after the start.
+    The function waits until `deadline` seconds after the start. URLs without a result are omitted.
     """
     results: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
     end_time = time.monotonic() + deadline
@@ -131,7 +131,7 @@ def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[
 
 
 def _apply_user_index(required: RequiredUrl) -> RequiredUrl:
-    """Return the index of the user's uv or pip settings, if set, instead of the default."""
+    """Return `required`, with the index of the user's uv or pip settings instead of a default."""
     if not required.usual:
         return required
     pip_index = "" if required.instead_of else package_indexes.find_pip_index()
@@ -140,7 +140,7 @@ def _apply_user_index(required: RequiredUrl) -> RequiredUrl:
 
 
 def _read_proxies() -> Iterator[Proxy]:
-    """Yield the proxies, without user and password; the address is "" without a host."""
+    """Yield the proxies of the environment, without user and password."""
     for name in (name for lower in _PROXY_VARIABLES for name in (lower, lower.upper())):
         if text := os.environ.get(name, ""):
             host, port = None, None
@@ -154,7 +154,7 @@ _BYTES_PER_MIB = 2**20
 
 
 def read_machine_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Read `os_release`, `systems`, `glibc`, `wsl`, `memory`, `encoding` and `environ`."""
+    """Return the facts about the system, and `memory` and `encoding` if `checks` need them."""
     facts: dict[str, Any] = {
         "os_release": _read_os_release(request.host.system),
         "systems": operating_system.list_system_names(),
@@ -183,7 +183,7 @@ def _read_os_release(system: str) -> str:
 def _read_glibc_version(system: str) -> str:
     """Return the version of the running glibc, "" for musl and other systems."""
     if system == "linux" and sys.platform == "linux":
-        with contextlib.suppress(ValueError, OSError):  # not defined by musl
+        with contextlib.suppress(ValueError, OSError):  # musl does not define the name
             return (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
     return ""
 
@@ -205,7 +205,7 @@ def _measure_memory() -> Memory:
 
 
 def read_python_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Read `python_bits`, `torch`, `without_cuda`, `shadows` and `installed`."""
+    """Return `python_bits`, `torch`, `without_cuda`, `shadows` and `installed`, if needed."""
     facts: dict[str, Any] = {}
     if "python" in checks:
         facts["python_bits"] = _read_python_bits(request.host.python.path)
@@ -220,7 +220,7 @@ def read_python_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict
 
 
 def _read_python_bits(python: str) -> int | None:
-    """Return 32 or 64, None if the interpreter does not run."""
+    """Return 32 or 64, the pointer size of the interpreter, or None if it does not run."""
     if python in (sys.executable, getattr(sys, "_base_executable", "")):
         return struct.calcsize("P") * 8
     query = "import struct; print(struct.calcsize('P') * 8)"
@@ -245,7 +245,7 @@ def _find_build_torch(request: ProbeRequest) -> BuildTorch:
 
 def _list_extensions_without_cuda(request: ProbeRequest) -> Iterator[str]:
     for name, folder in request.sources:
-        with contextlib.suppress(OSError):  # the stage that copies it reports the error
+        with contextlib.suppress(OSError):  # the stage that copies the folder reports the error
             if not source_trees.has_cuda_sources(folder):
                 yield name
 
@@ -267,19 +267,19 @@ def _find_shadowing_torches(request: ProbeRequest) -> Iterator[ShadowingTorch]:
 
 
 def _find_user_site(python: Interpreter) -> Path:
-    """Return the target of `pip install --user` (https://docs.python.org/3/library/site.html)."""
+    """Return the folder that `pip install --user` uses (docs.python.org/3/library/site.html)."""
     major, minor = python.version.split(".")[:2]
     if sys.platform == "win32":
         return Path(os.environ.get("APPDATA", "~")) / f"Python/Python{major}{minor}/site-packages"
     base = os.environ.get("PYTHONUSERBASE") or "~/.local"
-    home = os.path.expanduser(base)  # noqa: PTH111 - it handles a missing home
+    home = os.path.expanduser(base)  # noqa: PTH111 - works without a home directory
     return Path(home) / f"lib/python{major}.{minor}/site-packages"
 
 
 def _find_installed_extensions(request: ProbeRequest) -> Iterator[InstalledExtension]:
-    """Yield the extensions that are installed next to an existing torch, or for the user.
+    """Yield the extensions that are installed next to an existing torch or in the user site folder.
 
-    Packages from an index have no direct_url.json (PEP 610).
+    Packages from a package index have no direct_url.json (PEP 610).
     """
     python = request.host.python
     folders = [Path(python.torch.folder).parent] if python.torch else []
@@ -295,9 +295,9 @@ _TOOLSET = "VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt"
 
 
 def read_tool_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Read facts about compilers and build tools.
+    """Return the facts about compilers and build tools that `checks` need.
 
-    These are `git`, `uv`, `cc`, `cxx`, `cmake`, `ninja`, `setuptools`, `hands_on`, `visual_studio`
+    Facts: `git`, `uv`, `cc`, `cxx`, `cmake`, `ninja`, `setuptools`, `hands_on`, `visual_studio`
     and `windows_sdk`.
     """
     readers: dict[CheckId, Callable[[], dict[str, Any]]] = {
@@ -343,7 +343,7 @@ def _find_compilers(request: ProbeRequest) -> tuple[Tool, Tool]:
 
 
 def _find_build_tool(venv: PurePath | None, name: str) -> Tool:
-    """Return the tool of the build environment, else the one on PATH."""
+    """Return the tool in the build environment, else the tool on PATH."""
     if venv:
         program = environments.build_program_path(environments.find_scripts_folder(venv), name)
         if program.is_file():
@@ -358,7 +358,7 @@ def _find_setuptools(venv: PurePath | None) -> Tool:
 
 
 def find_visual_studios() -> tuple[VisualStudio, ...] | None:
-    """Return every installation with its default toolset, None if vswhere is not available."""
+    """Return all Visual Studio installations, None if vswhere is not available."""
     rows = msvc_toolsets.run_vswhere("-all", "-prerelease")
     return None if rows is None else tuple(map(_parse_installation, rows))
 
@@ -372,7 +372,7 @@ def _parse_installation(row: Any) -> VisualStudio:
 
 
 def list_windows_sdks(kits: Path | None) -> tuple[str, ...]:
-    """Return the versions that have windows.h, in ascending order."""
+    """Return the versions of the Windows SDK that include windows.h, in ascending order."""
     headers = kits.glob("Include/10.*/um/Windows.h") if kits else ()
     return tuple(sorted(header.parent.parent.name for header in headers))
 
@@ -392,7 +392,7 @@ def _find_windows_kits() -> Path | None:
 
 
 def read_gpu_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Read `nvidia` and `nvcc`."""
+    """Return the facts `nvidia` (the driver and its GPUs) and `nvcc`, if `checks` need them."""
     facts: dict[str, Any] = {}
     if checks & {"cards", "targets", "driver"}:
         facts["nvidia"] = nvidia.query_driver()
@@ -414,7 +414,7 @@ _READERS = (
 
 
 def read_host_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> HostFacts:
-    """Read the facts that these checks need; network probes run while the rest is read."""
+    """Return the facts that `checks` need. Network probes run while the other facts are read."""
     wait_for_answers = start_network_probes(request, checks)
     facts = HostFacts(request.host, request.root)
     for read_facts in _READERS:

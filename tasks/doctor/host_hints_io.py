@@ -1,6 +1,6 @@
 """Fill the placeholders of remedies ({jobs}, {file}, {install:compiler}) for this host and profile.
 
-The profile is used for its logs only. Unknown placeholders are omitted.
+The placeholders are for logs of the profile. Those without a known value are omitted.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from tasks.lock.opened_profile_io import Profile
 
 _LOCAL_FILE = "config/local.yaml"
-_OLDEST_GCC = 9  # the lowest N of gcc-N that is searched for
+_OLDEST_GCC = 9  # the oldest gcc-N to search for
 
 
 def build_profile_placeholders(
     profile: Profile, stage: Stage | None, facts: RunFacts | None
 ) -> dict[str, str]:
-    """Return the placeholders for a log of this profile, and of `stage` if it is known."""
+    """Return the placeholder values for a log of `profile`; `stage` is None if unknown."""
     choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
     build, settings_file = Path(layout.build), _find_settings_file(profile)
     jobs = facts.jobs or 0 if facts else 0
     safe_jobs = capacity.compute_safe_jobs()
     fewer = min(jobs // 2, safe_jobs) if jobs > 1 else safe_jobs // 2
-    # a list of extensions in another file than now would replace the list
+    # Extensions must be set in the same file as now: a list in another file would replace it
     origin = profile.loaded.origin.get("extensions", "").partition(":")[0]
     is_writable = origin.startswith(("config/profiles/", _LOCAL_FILE))
     scripts = "Scripts" if choice.system == "windows" else "bin"
@@ -61,7 +61,7 @@ def build_profile_placeholders(
         **_build_cuda_placeholders(profile),
     }
     placeholders = {name: value for name, value in candidates.items() if value}
-    versions = {"python": profile.host.python.minor}  # versions that are part of package names
+    versions = {"python": profile.host.python.minor}  # package names may contain them
     versions |= {"gcc": placeholders["gcc"]} if "gcc" in placeholders else {}
     systems = operating_system.list_system_names()
     for name in knowledge.package_managers.names:
@@ -72,7 +72,7 @@ def build_profile_placeholders(
 
 
 def suggest_other_torch(profile: Profile) -> str:
-    """Return what to set instead of a wheel without code for a target; planning accepts each."""
+    """Suggest settings that planning accepts, for a torch wheel without code for a target GPU."""
     settings, host, knowledge = profile.loaded.settings, profile.host, profile.knowledge
     return format_wheel_alternatives(settings, host, knowledge, resolve_without_suggestions) or (
         "set torch.index or torch.version to a wheel with code for that GPU, or remove the GPU "
@@ -81,16 +81,16 @@ def suggest_other_torch(profile: Profile) -> str:
 
 
 def _find_settings_file(profile: Profile) -> str:
-    """Return the file for a setting: the profile, unless config/local.yaml overrides it."""
+    """Return the file to change a setting in: config/local.yaml if used, else the profile."""
     if any(location.startswith(_LOCAL_FILE) for location in profile.loaded.origin.values()):
         return _LOCAL_FILE
     return f"config/profiles/{profile.layout.profile.partition('@')[0]}.yaml"
 
 
 def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str, str]:
-    """Return the extension, or the tree that is compiled.
+    """Return the placeholders for the failed extension, or for the PyTorch tree.
 
-    `own_tree` is the user's tree, where torchyard changes nothing automatically.
+    `own_tree` is a tree of the user, where torchyard changes nothing automatically.
     """
     if stage and stage.kind == "extensions":
         name, job = stage.name.partition(":")[2], stage.job
@@ -107,7 +107,7 @@ def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str
 
 
 def _build_cuda_placeholders(profile: Profile) -> dict[str, str]:
-    """Return the toolkit of the build, its compiler limits, and a toolkit for unsupported archs."""
+    """Return the placeholders for the toolkit, its host compilers and a toolkit for all targets."""
     choice, knowledge = profile.choice, profile.knowledge
     cuda = choice.toolkit.version or choice.cuda or ""
     home = next((kit.home for kit in profile.host.toolkits if kit.release == cuda), "")

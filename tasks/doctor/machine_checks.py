@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from tasks.lock.opened_profile_io import Profile
 
 _SUPPORTED_MACHINES = {"x86_64", "aarch64", "arm64"}
-# Official wheels are tagged manylinux_2_28 (PEP 600: glibc 2.28); there is no musl wheel
+# Official wheels have the tag manylinux_2_28 (PEP 600: glibc 2.28); none is for musl
 _MIN_GLIBC = (2, 28)
-# Child processes get no variable that changes the compilation (tasks/system/shell.py)
+# Child processes do not inherit variables that affect compilation (tasks/system/shell.py)
 _SETTINGS_BY_VARIABLE = {
     **{name: f"build.env.{name}" for name in VARIABLES},
     "TORCH_CUDA_ARCH_LIST": "target.gpus",
@@ -41,7 +41,7 @@ _SETTINGS_BY_VARIABLE = {
 
 
 def check_machine(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check os, memory, swap, locale and variables."""
+    """Yield the results of the checks os, memory, swap, locale and variables."""
     yield _check_os(s, profile)
     if s.memory is None:
         yield report_unchecked("memory")
@@ -58,7 +58,7 @@ def _check_os(s: HostFacts, profile: Profile | None) -> CheckResult:
         return report_unchecked("os")
     name = f"{s.os_release}, {s.host.machine}" + (", in WSL" if s.wsl else "")
     needs_cuda = profile is None or bool(profile.choice.targets)
-    report = report_problem if needs_cuda else report_warning  # a CPU build may still work there
+    report = report_problem if needs_cuda else report_warning  # a CPU build may still work
     if s.host.machine not in _SUPPORTED_MACHINES:
         hint = "build on x86_64 or aarch64 (a 64-bit system)"
         return report("os", f"{name}: no torch with CUDA exists for this processor", hint)
@@ -112,7 +112,7 @@ def _compiles_torch(profile: Profile | None) -> bool:
 
 
 def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckResult:
-    """Check the swap, which links and jobs larger than forecast may need."""
+    """Check the swap, which linking and jobs with more memory use than forecast may need."""
     if memory.swap_mib is None:
         return report_unchecked("swap", "this system does not report the size of its swap")
     message = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
@@ -143,7 +143,7 @@ def _check_locale(s: HostFacts) -> CheckResult:
 
 
 def _check_variables(s: HostFacts) -> CheckResult:
-    """Check for environment variables that builds ignore."""
+    """Warn about environment variables that builds ignore."""
     if s.environ is None:
         return report_unchecked("variables")
     environ = dict(s.environ)
@@ -155,7 +155,7 @@ def _check_variables(s: HostFacts) -> CheckResult:
 
 
 def check_python(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check python, uv, torch-shadow and names."""
+    """Yield the results of the checks python, uv, torch-shadow and names."""
     yield _check_interpreter(s)
     if s.uv is None:
         yield report_unchecked("uv")
@@ -211,7 +211,7 @@ def _report_shadowing_torch(s: HostFacts, shadow: ShadowingTorch) -> CheckResult
 
 
 def _check_extension_names(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check for names of other projects on the index (config/knowledge/extensions.yaml)."""
+    """Check names: warn about packages of other projects that have the name of an extension."""
     if s.installed is None:
         reason = NO_PROFILE if profile is None else "installed packages were not inspected"
         yield report_unchecked("names", reason)

@@ -1,4 +1,4 @@
-"""Check proxies, the package index, git hosts and workers."""
+"""Check proxies, the package index, git hosts and the workers of distributed compilation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TREE = "PyTorch's tree"
 
 
 def check_network(s: HostFacts, profile: Profile | None, _: Knowledge) -> Results:
-    """Check proxies, index and git-hosts."""
+    """Yield the results of the checks proxies, index and git-hosts."""
     yield _check_proxies(s)
     if profile and (bundle := profile.loaded.settings.offline):
         message = f"offline: everything comes from {bundle}"
@@ -77,10 +77,10 @@ def _check_git_host(s: HostFacts, found: Connectivity) -> CheckResult:
 
 
 def _check_proxies(s: HostFacts) -> CheckResult:
-    """Check that the proxy variables agree.
+    """Check that the upper-case and lower-case proxy variables have the same value.
 
-    Programs disagree on the case: curl, and so git, prefers https_proxy, and reads http_proxy only
-    in lower case (curl's manual).
+    Programs prefer different ones: curl, which git uses, prefers https_proxy to HTTPS_PROXY, and
+    never reads HTTP_PROXY (curl's manual).
     """
     if s.proxies is None:
         return report_unchecked("proxies")
@@ -98,7 +98,7 @@ def _check_proxies(s: HostFacts) -> CheckResult:
     return report_ok("proxies", proxies or "no proxy is set")
 
 
-# distcc has no authentication: anyone who can reach the port can run programs there
+# distcc has no authentication: anyone who can reach the port can run programs
 _DAEMON_COMMANDS = {
     "distcc": "distccd --daemon --jobs N --allow YOUR-NETWORK/24 --listen ITS-ADDRESS",
     "icecream": "icecc-scheduler there, and iceccd --scheduler-host THAT-HOST on each machine",
@@ -106,7 +106,7 @@ _DAEMON_COMMANDS = {
 
 
 def check_workers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check the workers of distributed compilation."""
+    """Check workers: whether the workers of distributed compilation answer."""
     kind = profile.loaded.settings.build.distribute if profile else "off"
     if kind == "off":
         yield report_ok("workers", "nothing is compiled on other machines")

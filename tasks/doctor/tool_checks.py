@@ -1,4 +1,4 @@
-"""Check git, CMake, Ninja and compilers."""
+"""Check git, CMake, Ninja, compilers, Visual Studio and the Windows SDK."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _REINSTALL_HINT = format_command("doit clean deps && doit deps", "install the bu
 
 
 def check_build_tools(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check git, cmake and ninja."""
+    """Yield the results of the checks git, cmake and ninja."""
     yield _check_git(s, find_deps_job(profile), knowledge)
     yield _check_cmake(s, profile, knowledge)
     yield _check_ninja(s, profile)
 
 
 def find_deps_job(profile: Profile | None) -> DepsJob | None:
-    """Return the job of the first stage of the profile."""
+    """Return the job of the deps stage, None without a profile or a deps stage."""
     stages = profile.plan.find_stages("deps") if profile else ()
     job: DepsJob | None = next((stage.job for stage in stages), None)
     return job
@@ -61,9 +61,9 @@ def _check_git(s: HostFacts, job: DepsJob | None, knowledge: Knowledge) -> Check
 
 
 def _check_cmake(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> CheckResult:
-    """Check CMake.
+    """Warn if the CMake in the build environment is unsuitable for this torch version.
 
-    The deps stage installs a suitable version; an unsuitable one was installed by someone else.
+    The deps stage installs a suitable CMake; only a later installation can have replaced it.
     """
     if s.cmake is None:
         return report_unchecked("cmake")
@@ -108,7 +108,7 @@ def _check_ninja(s: HostFacts, profile: Profile | None) -> CheckResult:
 
 
 def is_in_build_folder(path: str, profile: Profile | None) -> bool:
-    """Return True if the program is in the build environment."""
+    """Return True if the program is in the build directory, False without a profile."""
     if profile is None:
         return False
     build = profile.layout.build
@@ -116,7 +116,7 @@ def is_in_build_folder(path: str, profile: Profile | None) -> bool:
 
 
 def parse_tool_version(text: str) -> Version | None:
-    """Return the version, None if the text is not a valid one: tools print various texts."""
+    """Parse a version that a tool printed; return None if it is not a valid version."""
     try:
         return Version(text)
     except InvalidVersion:
@@ -129,7 +129,7 @@ _NOT_NEEDED = "not needed: nothing is compiled"
 
 
 def check_compilers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check compiler, visual-studio and windows-sdk."""
+    """Yield the results of the checks compiler, visual-studio and windows-sdk."""
     windows = s.host.system == "windows"
     if profile and not profile.choice.needs_compiler:
         yield report_ok("compiler", _NOT_NEEDED)

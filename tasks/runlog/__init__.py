@@ -1,1 +1,1 @@
-"""Record each run, its history and its report."""
+"""Write and read the records of runs, the build history and the reports."""

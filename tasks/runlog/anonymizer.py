@@ -1,6 +1,6 @@
 """Remove tokens, home directories, user and host names, and mail addresses from a report.
 
-Generic names such as `root` or `runner` stay: they identify nobody and are frequent words in logs.
+Generic names such as `root` or `runner` are kept: they identify nobody and are frequent in logs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _GENERIC_NAMES = {
     *("docker", "ec2-user", "fedora", "host", "jenkins", "linux", "localhost", "nobody", "root"),
     *("runner", "test", "torch", "ubuntu", "user", "vagrant", "windows"),
 }
-# A path does not begin inside a word, except directly after a compiler flag such as -I
+# A path begins at the start of a word, or directly after a compiler flag such as -I
 _PATH_START = r"(?:(?<![\w.~-])|(?<=-[BFIL])|(?<=-isystem))"
 _PATH_SEPARATOR = r"[\\/]+"
 _PATH_PART = r"[^\\/\s\"':;,()<>|]+"
-# On a Windows drive, also under WSL or MSYS, a user name may contain spaces
+# A user name on a Windows drive (also in WSL or MSYS) may contain spaces
 _PATH_WORDS = rf"(?:{_PATH_PART}(?: (?!-){_PATH_PART}){{1,3}}(?=[\\/])|{_PATH_PART})"
 _OTHER_HOMES = re.compile(
     rf"{_PATH_START}(?:/(?:(?:mnt|cygdrive)/)?[a-z]/Users/{_PATH_WORDS}"
@@ -33,13 +33,13 @@ _OTHER_HOMES = re.compile(
     r"|/root(?![\w.-]))",
     re.IGNORECASE,
 )
-# Not `git@github.com:`, and not the version of an action or a symbol: no top-level domain follows
+# Excludes `git@github.com:`, and versions such as `checkout@v4`: no top-level domain follows
 _MAIL_ADDRESS = re.compile(r"(?<![\w.+-])(?!git@)[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}(?![\w-])")
 
 
 @dataclasses.dataclass(frozen=True)
 class Anonymizer:
-    """The private data to remove. Paths in the checkout `root` become relative to the checkout."""
+    """The private data to remove. Paths below `root`, the checkout, become relative paths."""
 
     root: str = ""
     homes: tuple[str, ...] = ()
@@ -88,14 +88,14 @@ class Anonymizer:
 
 
 def _compile_folder_pattern(path: str, then: str = r"(?![\w-])") -> re.Pattern[str]:
-    """Return a pattern for a directory at the beginning of a path, with any path separators."""
+    """Return a pattern for paths that begin with the directory `path`, with any path separators."""
     parts = map(re.escape, re.split(_PATH_SEPARATOR, path.rstrip("\\/")))
     return re.compile(rf"{_PATH_START}{_PATH_SEPARATOR.join(parts)}{then}", re.IGNORECASE)
 
 
 def _compile_name_pattern(name: str) -> re.Pattern[str]:
     word = re.escape(name)
-    if len(name) < 3:  # such a short name matches only in a path or before the `@` of an address
+    if len(name) < 3:  # a short name must be a path component or precede the `@` of an address
         return re.compile(rf"(?<=[\\/]){word}(?=[\\/]|$)|(?<![A-Za-z0-9]){word}(?=@)")
     return re.compile(rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])", re.IGNORECASE)
 

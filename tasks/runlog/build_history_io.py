@@ -1,4 +1,4 @@
-"""Read Ninja's log, and keep the build history: append runs, and merge old ones."""
+"""Read Ninja's log and maintain the build history: append runs and merge old runs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tasks.system import manifests
 from tasks.system.files import write_atomic
 from tasks.system.output import print_warning
 
-_FULL_BUILD_DECISIONS = ("configure", "wipe")  # decisions that rebuild every object
-_MAX_OUTPUTS = 20_000  # in a merged run; a PyTorch build has 8,000
+_FULL_BUILD_DECISIONS = ("configure", "wipe")  # the decisions that rebuild every object file
+_MAX_OUTPUTS = 20_000  # limit for a merged run; a PyTorch build has 8,000 outputs
 
 
 def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Yield the runs that replace `older`, oldest first.
 
-    The last full build comes first: its duration predicts how long a full build takes. A merged run
-    with the newest cost and peak of each output follows.
+    The last full build, if any, is first: its duration predicts how long a full build takes. A
+    merged run with the newest duration and peak memory of each output is second.
     """
     for run in [run for run in older if run.get("decision") in _FULL_BUILD_DECISIONS][-1:]:
         objects = [{key: one[key] for key in one if key != "peak_mib"} for one in run["objects"]]
@@ -48,7 +48,7 @@ def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str,
 
 @dataclass(frozen=True)
 class NinjaLogEntry:
-    """One build of an output: start and end in seconds, and a mark that identifies the build."""
+    """One build of an output: start and end in seconds, and a `mark` that identifies this build."""
 
     began: float
     ended: float
@@ -61,7 +61,7 @@ class NinjaLogEntry:
 
 
 def read_ninja_log(folder: PurePath) -> dict[str, NinjaLogEntry]:
-    """Return the outputs in `.ninja_log` by path, {} if Ninja never ran in the directory."""
+    """Return the log entries by output path, {} if `folder` has no readable `.ninja_log`."""
     path = Path(folder) / ".ninja_log"
     try:
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
@@ -79,7 +79,7 @@ def find_new_entries(
 
 
 class NinjaLogFollower:
-    """The outputs built in a directory since `before`, read while Ninja writes its log."""
+    """A reader of `.ninja_log` for the outputs that were built since `before`, while Ninja runs."""
 
     def __init__(self, folder: PurePath, before: Mapping[str, NinjaLogEntry]) -> None:
         self._tail = LogTail(Path(folder) / ".ninja_log")
@@ -87,7 +87,7 @@ class NinjaLogFollower:
         self._new_entries: dict[str, NinjaLogEntry] = {}
 
     def read_new_entries(self) -> Mapping[str, NinjaLogEntry]:
-        """Return all new entries so far."""
+        """Return all entries that differ from `before`, including those of earlier calls."""
         now = dict(_parse_ninja_log(self._tail.read_new_lines()))
         self._new_entries |= find_new_entries(self._before, now)
         return self._new_entries
@@ -95,19 +95,19 @@ class NinjaLogFollower:
 
 def _parse_ninja_log(lines: Iterable[str]) -> Iterator[tuple[str, NinjaLogEntry]]:
     for parts in (line.split("\t") for line in lines if not line.startswith("#")):
-        if len(parts) == 5:  # skip a line that an interruption truncated
+        if len(parts) == 5:  # skips a line that an interrupted write truncated
             start, end, mtime, output, command = parts
             mark = f"{start} {mtime} {command}"
             yield output, NinjaLogEntry(int(start) / 1000, int(end) / 1000, mark)
 
 
 MAX_HISTORY_BYTES = 8 * 2**20
-# Not the thousands of generated sources: each is logged with the time of all of them
+# Excludes generated sources: Ninja logs each of them with the time of the whole generator
 _COMPILED_OUTPUT = re.compile(r"\.(o|obj|a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 
 
 def append_run(path: PurePath, seconds: float, objects: Iterable[Json], **facts: Json) -> None:
-    """Append a run with its duration, its outputs and further facts to the history."""
+    """Append a run to the history: its duration in seconds, its outputs and further facts."""
     start = {"when": manifests.format_current_time(), "seconds": round(seconds, 3)}
     run = {**start, **facts, "objects": list(objects)}
     try:
@@ -120,14 +120,14 @@ def append_run(path: PurePath, seconds: float, objects: Iterable[Json], **facts:
 def build_object_entries(
     built: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
 ) -> Iterator[Json]:
-    """Yield an entry for each compiled output in order of start, with its peak in MiB if known."""
+    """Yield an entry for each compiled output in order of start, with its peak memory if known."""
     for output, one in sorted(select_compiled(built), key=lambda item: item[1].began):
         peak = {"peak_mib": peaks[output]} if output in peaks else {}
         yield {"output": output, "seconds": round(one.seconds, 3), **peak}
 
 
 def build_peak_entries(peaks: Mapping[str, int]) -> Iterator[Json]:
-    """Yield the peak in MiB of each output that only the jobserver measured; no seconds."""
+    """Yield an entry without duration for each output of which only the peak memory is known."""
     for output in sorted(filter(_COMPILED_OUTPUT.search, peaks)):
         yield {"output": output, "peak_mib": peaks[output]}
 
@@ -136,7 +136,7 @@ def _append_line(file: Path, line: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab+") as stream:
         stream.seek(0, os.SEEK_END)
-        # Start a new line after one that a full disk or a kill truncated
+        # Start a new line if a full disk or a kill truncated the last one
         if stream.tell():
             stream.seek(-1, os.SEEK_END)
             line = line if stream.read() == b"\n" else f"\n{line}"
@@ -144,12 +144,12 @@ def _append_line(file: Path, line: str) -> None:
 
 
 def _compact_history(file: Path) -> None:
-    """Merge old runs when the history is too large; a quarter of the limit is for the newest."""
+    """Merge old runs if the history is too large; keep the newest, up to a quarter of the limit."""
     if file.stat().st_size <= MAX_HISTORY_BYTES:
         return
     past = list(read_history(file))
     lengths = accumulate(len(json.dumps(run)) for run in reversed(past))
-    # The last run is always kept
+    # The last run is kept, whatever its size
     kept = max(1, sum(length <= MAX_HISTORY_BYTES // 4 for length in lengths))
     older = past[:-kept]
     runs = [*(_merge_old_runs(older) if older else ()), *past[-kept:]]
@@ -157,20 +157,20 @@ def _compact_history(file: Path) -> None:
 
 
 def collect_durations(built: Mapping[str, NinjaLogEntry]) -> dict[str, float]:
-    """Return the seconds of each compiled or linked output."""
+    """Return the build duration of each compiled or linked output, in seconds."""
     return {output: one.seconds for output, one in select_compiled(built)}
 
 
 def select_compiled(built: Mapping[str, NinjaLogEntry]) -> Iterable[tuple[str, NinjaLogEntry]]:
-    """Return the entries of compiled or linked outputs."""
+    """Return the paths and log entries of the compiled or linked outputs."""
     return (item for item in built.items() if _COMPILED_OUTPUT.search(item[0]))
 
 
 def collect_peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the peak in MiB of each output, from the last run that measured it.
+    """Return the peak memory of each output in MiB, from the last run that measured it.
 
-    A run that a compiler cache served measured only the cache: it decreases no peak. The peak of a
-    process that was killed is doubled: it needs more than was measured.
+    A run with compiler cache hits may measure only the cache, so it lowers no peak. The peak of an
+    output whose compiler was killed is doubled, since the compiler needed more memory.
     """
     peaks: dict[str, int] = {}
     for run in past:
@@ -188,13 +188,13 @@ def has_old_make(past: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def collect_costs(past: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the seconds of each output, from the last run that built it."""
+    """Return the build duration of each output in seconds, from the last run that built it."""
     objects = (item for run in past for item in run["objects"])
     return {item["output"]: item["seconds"] for item in objects if "seconds" in item}
 
 
 def read_history(path: PurePath) -> Iterator[Mapping[str, Any]]:
-    """Yield the runs, oldest first, without lines that an interruption truncated."""
+    """Yield the runs, oldest first. Lines that an interrupted write truncated are skipped."""
     file = Path(path)
     for line in file.read_text(encoding="utf-8").split("\n") if file.is_file() else ():
         try:

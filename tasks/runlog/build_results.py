@@ -1,4 +1,4 @@
-"""Collect the results of a build from its manifests, and mark those of an earlier run."""
+"""Collect the results of a build from its manifests, and mark the results of an earlier run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXTENSION_PREFIX = "extensions:"
 
 @dataclass(frozen=True)
 class ManifestDocuments:
-    """The manifests as JSON, {} for a missing one; `extensions` in their order."""
+    """The manifests as JSON objects; a missing manifest is {}."""
 
     source: Mapping[str, Any]
     deps: Mapping[str, Any]
@@ -23,7 +23,7 @@ class ManifestDocuments:
 
 
 def merge_run_outputs(found: ManifestDocuments, run: Run) -> ManifestDocuments:
-    """Return the manifests, those of `run` from its record: a later run may have replaced them."""
+    """Return the manifests; those in the record of `run` replace later versions on disk."""
     outputs = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
     extensions = {str(document.get("name")): document for document in found.extensions}
     extensions |= {
@@ -42,7 +42,7 @@ def merge_run_outputs(found: ManifestDocuments, run: Run) -> ManifestDocuments:
 
 @dataclass(frozen=True)
 class BuiltComponent:
-    """Torch or an extension: its source, its artifact and the architectures of its code."""
+    """Torch or an extension: its source, artifact and GPU architectures; "" means unknown."""
 
     name: str
     version: str = ""
@@ -55,7 +55,7 @@ class BuiltComponent:
 
 @dataclass(frozen=True)
 class ValidationCheck:
-    """A row of the validation table."""
+    """A check of the validate stage, as a table row."""
 
     name: str
     status: str
@@ -65,7 +65,7 @@ class ValidationCheck:
 
 @dataclass(frozen=True)
 class BuildResults:
-    """The components and the validation of a build; an unknown version is ""."""
+    """The components and the validation checks of a build; an unknown version is ""."""
 
     parts: tuple[BuiltComponent, ...]
     toolkit: str
@@ -76,13 +76,13 @@ class BuildResults:
 
     @property
     def stale(self) -> bool:
-        """Return True if another torch version than the built one was validated."""
+        """Return True if the validation checked a torch version other than the built one."""
         torch = {part.version for part in self.parts if part.name == "torch"}
         return bool(torch and self.validated) and self.validated not in torch
 
 
 def collect_results(found: ManifestDocuments, run: Run) -> BuildResults:
-    """Return the results in the manifests, and mark those that are not of this run."""
+    """Return the results in the manifests. Results of earlier runs are marked as such."""
     checks = tuple(
         ValidationCheck(*(parse_text(row.get(item.name)) for item in fields(ValidationCheck)))
         for row in parse_mappings(found.validation.get("checks"))
@@ -114,9 +114,9 @@ def _build_torch_component(
 
 
 def _describe_torch_origin(found: ManifestDocuments, run: Run) -> str:
-    """Return the origin of torch, "" if unknown.
+    """Return a description of what torch was built or installed from, "" if unknown.
 
-    If this run fetched new sources, a torch from an earlier run was not built from them.
+    It is unknown if this run fetched new sources, but torch comes from an earlier run.
     """
     kinds = {"existing": "already installed", "libtorch": "C++ libraries"}
     prebuilt, fetched = run.resolution.get("strategy") == "prebuilt", run.find_stage("source")
@@ -153,7 +153,7 @@ def _build_extension_component(document: Mapping[str, Any], run: Run) -> BuiltCo
 
 
 def describe_source(source: Mapping[str, Any]) -> str:
-    """Return a source as text: `commit 2f81284b0e8e, clean, 1 patch`, or a digest prefix."""
+    """Return a source as text: `commit 2f81284b0e8e, clean, 1 patch`, or its digest."""
     commit, digest = (parse_text(source.get(name)) for name in ("commit", "digest"))
     patches = source.get("patches") or ()
     count = len(patches) if isinstance(patches, list | tuple) else len(str(patches).split(","))

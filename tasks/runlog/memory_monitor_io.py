@@ -1,6 +1,6 @@
-"""Measure the available memory for the whole process, and keep the facts of a failed command.
+"""Measure the available memory during stages and builds, and save the facts of a failed command.
 
-One thread measures for all running stages and builds.
+One thread of the process measures for all running stages and builds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MIB = 2**20
 
 
 class MemoryMonitor:
-    """The last memory reading, and one thread that measures while there are observers."""
+    """The last memory reading and the thread that measures as long as there are observers."""
 
     def __init__(self, proc: Path = capacity.PROC) -> None:
         self.proc = proc
@@ -38,7 +38,7 @@ class MemoryMonitor:
         self._measured = -math.inf
 
     def read_memory(self, max_age: float = 0.0) -> capacity.MemoryReading:
-        """Return the available memory: with observers, a reading of up to `max_age` seconds ago."""
+        """Return a memory reading; with observers, one that is at most `max_age` seconds old."""
         with self._lock:
             now = time.monotonic()
             if not self._observers or now - self._measured >= max_age:
@@ -50,7 +50,7 @@ class MemoryMonitor:
 
     @contextlib.contextmanager
     def observe_memory(self) -> Iterator[ObservedMemory]:
-        """Yield the memory readings from here to the end of the block."""
+        """Yield an observer that collects the memory readings until the `with` block ends."""
         observer = ObservedMemory(self)
         with contextlib.suppress(OSError, ValueError):
             observer.kills_before = self.read_kill_counts()
@@ -73,7 +73,7 @@ class MemoryMonitor:
     def read_kill_counts(self) -> dict[Path, int]:
         """Return how many processes the kernel killed for lack of memory, by counter file.
 
-        The counters are those of the control groups (v1: without child groups) and of the system.
+        The control groups (v1: without child groups) and the system each have a counter.
         """
         counts = {}
         files = (group.folder / _OOM_COUNTER_FILES[group.version] for group in self._groups)
@@ -91,7 +91,7 @@ class MemoryMonitor:
 
     @cached_property
     def _groups(self) -> tuple[capacity.ControlGroup, ...]:
-        return capacity.find_control_groups(self.proc)  # constant for a process
+        return capacity.find_control_groups(self.proc)  # do not change while the process runs
 
 
 MEMORY_MONITOR = MemoryMonitor()
@@ -99,7 +99,7 @@ MEMORY_MONITOR = MemoryMonitor()
 
 @dataclass(eq=False)
 class ObservedMemory:
-    """The lowest available memory during a stage or a build, and the OOM kills since its start."""
+    """The lowest available memory during a stage or build, and the OOM kill counts at its start."""
 
     monitor: MemoryMonitor = MEMORY_MONITOR
     lowest_mib: int | None = None
@@ -107,17 +107,17 @@ class ObservedMemory:
     kills_before: Mapping[Path, int] = field(default_factory=dict)
 
     def add_reading(self, reading: capacity.MemoryReading) -> None:
-        """Keep the reading if it is the lowest so far."""
+        """Store the reading if it has the lowest available memory so far."""
         if self.lowest_mib is None or reading.available_mib < self.lowest_mib:
             self.lowest_mib, self.limit_mib = reading.available_mib, reading.limit_mib
 
     def collect_facts(self, log: Path) -> RunFacts:
-        """Return the measured facts for the log of a failed command."""
+        """Return the memory facts, the log size of the failed command and the free disk space."""
         free = shutil.disk_usage(log.parent).free // _MIB
         return replace(self._collect_memory_facts(), size=log.stat().st_size, free_mib=free)
 
     def is_memory_short(self) -> bool | None:
-        """Return whether memory was short so far, None if that is uncertain."""
+        """Return True if memory was short so far, None if that is uncertain."""
         return assess_memory_pressure(self._collect_memory_facts())[0]
 
     def _collect_memory_facts(self) -> RunFacts:
@@ -127,13 +127,13 @@ class ObservedMemory:
 
 
 def write_facts(log: Path, facts: RunFacts) -> None:
-    """Write the facts beside the log, for a later `doit diagnose`. A full disk is ignored."""
+    """Write the facts next to the log, for a later `doit diagnose`. Write errors are ignored."""
     with contextlib.suppress(OSError):
         write_atomic(_resolve_facts_path(log), format_canonical_json(convert_to_json(facts)))
 
 
 def read_facts(log: Path) -> RunFacts | None:
-    """Return the facts of the log, None if they are missing or the log has changed since."""
+    """Return the saved facts of the log, None if they are missing or the log changed later."""
     try:
         document = json.loads(_resolve_facts_path(log).read_text(encoding="utf-8"))
         field_names = {item.name for item in fields(RunFacts)}

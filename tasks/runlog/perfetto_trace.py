@@ -1,7 +1,7 @@
 """Convert a run to trace events for ui.perfetto.dev and chrome://tracing.
 
-The format is the "Trace Event Format" of the Chromium project: `X` is a slice with `ts` and `dur`
-in microseconds, `C` a counter, `i` an instant, `M` names a process or a thread.
+The format is the "Trace Event Format" of the Chromium project. Event `X` is a slice with `ts` and
+`dur` in microseconds, `C` a counter and `i` an instant; `M` names a process or a thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COUNTER_FIELDS = {"memory": ("used_mib", "limit_mib"), "tokens": ("jobs", "held
 
 
 def build_trace(run: Run) -> dict[str, Any]:
-    """Return the contents of trace.json."""
+    """Return the trace of a run: the contents of trace.json."""
     edges = run_statistics.list_edges(run)
     return {
         "displayTimeUnit": "ms",
@@ -34,7 +34,7 @@ def build_trace(run: Run) -> dict[str, Any]:
 
 def _trace_stages(run: Run) -> Iterator[dict[str, Any]]:
     yield _build_name_event("process_name", _STAGE_PROCESS, 0, f"torchyard {run.profile}: stages")
-    for thread, stage in enumerate(run.stages, start=1):  # extensions run in parallel
+    for thread, stage in enumerate(run.stages, start=1):  # extension stages overlap
         yield _build_name_event("thread_name", _STAGE_PROCESS, thread, stage.name)
         args = {"outcome": stage.outcome or "unfinished", "reason": stage.full_reason}
         event = {"name": stage.name, "cat": "stage", "pid": _STAGE_PROCESS, "tid": thread}

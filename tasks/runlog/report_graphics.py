@@ -14,11 +14,11 @@ from tasks.runlog.run_statistics import OUTPUT_KINDS, StageEdge
 
 @dataclass(frozen=True)
 class GraphRow:
-    """One row of the stage graph. A stage's line runs in one column, down to its last dependent.
+    """A stage's row in the stage graph. A line in one column leads to the last dependent stage.
 
-    `rail` is the column of this stage. `after` are the columns of its dependencies, `through` the
-    columns whose lines pass this row. `down` is True if another stage depends on it. `nearest` are
-    the names of its direct dependencies, without those that another dependency already implies.
+    `rail` is the column of the stage. `after` are the columns of its dependencies, `through` the
+    columns of lines that cross the row. `down` is True if another stage depends on the stage.
+    `nearest` are the direct dependencies that no other dependency implies.
     """
 
     name: str
@@ -30,7 +30,7 @@ class GraphRow:
 
 
 def lay_out_graph(graph: Sequence[StageNode]) -> tuple[GraphRow, ...]:
-    """Return the rows in the order of the plan: a stage follows its dependencies."""
+    """Return the rows of the stage graph in plan order: each stage follows its dependencies."""
     nearest = _find_nearest(graph)
     last = {name: node.name for node in graph for name in nearest[node.name]}
     occupied: dict[int, str] = {}
@@ -71,10 +71,10 @@ def _find_nearest(graph: Sequence[StageNode]) -> Mapping[str, tuple[str, ...]]:
 
 
 def build_timeline(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
-    """Return the data of the timeline: times in ms since the start, memory in MiB, -1 for unknown.
+    """Return the timeline data: milliseconds since the start, memory in MiB, -1 for unknown.
 
-    `edges` are rows of folder, name, begin, duration, lane, peak, kind, stage and failed; `samples`
-    are rows of time, jobs, held back, used and limit.
+    A row of `edges` has folder, name, start, duration, job slot, peak memory, output kind, stage,
+    failed. A row of `samples` has time, jobs, held back jobs, used memory and memory limit.
     """
     slots = run_statistics.assign_slots([one.edge for one in built])
     parts = [_split_output_path(one.edge.output) for one in built]
@@ -105,12 +105,12 @@ def build_timeline(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
 
 
 def list_samples(run: Run) -> list[Sample]:
-    """Return the samples of all stages by time: the stages share one jobserver and one memory."""
+    """Return the samples of all stages by time. The stages share one jobserver and one memory."""
     return sorted((one for stage in run.stages for one in stage.samples), key=lambda one: one.at)
 
 
 def encode_embedded_json(value: Any) -> str:
-    """Return JSON that is safe inside an HTML `<script>`: no content can end the element."""
+    """Return `value` as JSON in which no text can end the enclosing HTML `<script>` element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
@@ -126,7 +126,7 @@ def _compute_stage_bounds(stage: str, built: Iterable[StageEdge]) -> Iterable[in
 
 
 def _split_output_path(output: str) -> tuple[str, str]:
-    """Return the directory with its trailing slash, and the file name."""
+    """Split a path into the directory with its trailing slash, and the file name."""
     name_start = max(output.rfind("/"), output.rfind("\\")) + 1
     return output[:name_start], output[name_start:]
 

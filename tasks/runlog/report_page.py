@@ -1,4 +1,4 @@
-"""Build the values of templates/report.html.j2: all text and tables of the report page."""
+"""Build the values for templates/report.html.j2: the text and tables of the report page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HOST_LABELS = {"system": "system", "machine": "machine", "cores": "cores", "pyt
 
 
 def describe_outcomes(run: Run) -> Mapping[str, str]:
-    """Return the outcome of each stage: also "unfinished", "up to date" and "not reached"."""
+    """Return the outcome by stage, also "unfinished", "up to date" or "not reached"."""
     outcomes: dict[str, str] = {}
     for name, predecessors in report_graphics.find_predecessors(run.graph).items():
         if stage_run := run.find_stage(name):
@@ -33,7 +33,7 @@ def describe_outcomes(run: Run) -> Mapping[str, str]:
 
 
 def format_headline(run: Run, is_running: bool = False) -> str:
-    """Return the headline: `Built in 6 min 20 s`, `compile failed after 6 min 20 s`."""
+    """Return a headline such as `Built in 6 min 20 s` or `compile failed after 6 min 20 s`."""
     failed = [one.name for one in run.stages if one.outcome == "failed"]
     duration = format_duration(run.seconds)
     match run.outcome:
@@ -47,14 +47,14 @@ def format_headline(run: Run, is_running: bool = False) -> str:
 
 
 def list_decisions(run: Run) -> Iterator[TextRow]:
-    """Yield the decisions of the plan, the strategy with its reasons."""
+    """Yield the name and value of each decision of the plan."""
     for key, value in run.resolution.items():
         values = value if isinstance(value, list) else [value]
         yield key, "; ".join(map(format_value, values)) or "CPU" * (key == "targets")
 
 
 def list_settings(run: Run) -> Iterator[TextRow]:
-    """Yield the settings of the user. The keys of a table such as `build.flags` share one row."""
+    """Yield the user's settings as rows; keys of a table such as `build.flags` share one row."""
     rows: dict[str, list[str]] = {}
     for key, value in run.settings.items():
         section, _, name = key.partition(".")
@@ -67,7 +67,7 @@ def list_settings(run: Run) -> Iterator[TextRow]:
 
 
 def describe_host(run: Run) -> Iterator[TextRow]:
-    """Yield the facts of the machine, without its name."""
+    """Yield the label and value of each fact about the host, without the host name."""
     for key, label in _HOST_LABELS.items():
         if run.host.get(key) is not None:
             yield label, format_value(run.host[key])
@@ -86,7 +86,7 @@ def _format_gpu(gpu: Any) -> str:
 
 
 def list_failures(run: Run) -> Iterator[tuple[StageRun, tuple[TextRow, ...]]]:
-    """Yield each failed stage with its error and diagnosis, in reading order."""
+    """Yield each failed stage with the labelled rows of its error and diagnosis."""
     for stage in run.stages:
         if stage.outcome != "failed" and not stage.error:
             continue
@@ -118,7 +118,7 @@ def _format_cause(known: Mapping[str, Any]) -> str:
 
 
 def list_warnings(run: Run) -> Iterator[TextRow]:
-    """Yield each distinct warning with its stage."""
+    """Yield the stage and text of each distinct warning."""
     yield from dict.fromkeys(
         (message.stage, message.text) for message in run.messages if message.kind == "warn"
     )
@@ -145,7 +145,7 @@ _MAX_WARNINGS = 5
 
 
 def format_markdown(run: Run, title: str, results: BuildResults) -> str:
-    """Return the report as Markdown: versions, host, decisions, stages, failures, last warnings."""
+    """Return the report as Markdown, with the stages, the failures and the last warnings."""
     return "".join(f"{line}\n" for line in _format_markdown_lines(run, title, results))
 
 
@@ -198,7 +198,7 @@ def _format_results(results: BuildResults) -> Iterator[TextRow]:
 
 
 def _format_inline_code(text: str) -> str:
-    """Return `text` as Markdown inline code; its fence is longer than any backticks in `text`."""
+    """Return `text` as Markdown inline code, fenced by more backticks than `text` has in a row."""
     if not (text := " ".join(text.split())):
         return "(empty)"
     fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
@@ -211,14 +211,14 @@ def _escape_markdown(text: str) -> str:
 
 
 _TICK_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
-_MAX_TICKS, _LAST_TICK = 6, 0.93  # keeps the last label inside the edge
+_MAX_TICKS, _LAST_TICK = 6, 0.93  # the last label must not cross the right edge
 _BLANK_ROW = report_graphics.GraphRow("", 0, (), (), False, ())
 
 
 def build_page_values(
     run: Run, title: str, results: BuildResults, compared: Comparison | None, *, newest: bool
 ) -> dict[str, Any]:
-    """Return the template values; `newest`: no later run can have changed the build results."""
+    """Return the template values. `newest`: no later run has changed the build results."""
     edges = run_statistics.list_edges(run)
     outcomes = describe_outcomes(run)
     return {
@@ -252,7 +252,7 @@ def build_page_values(
 
 
 def format_delta(seconds: float) -> str:
-    """Return a difference with its sign: `+3.2 s`, `−12 s`."""
+    """Return a time difference with its sign: `+3.2 s`, `−12 s`."""
     return f"{'+' if seconds >= 0 else '−'}{format_duration(abs(seconds))}"
 
 
@@ -263,7 +263,7 @@ def _build_stage_rows(
     comparisons = {one.stage: one for one in compared.stages} if compared else {}
     for name, outcome in outcomes.items():
         stage_run = run.find_stage(name)
-        percent = 100 / run.seconds if run.seconds else 0  # of the run, for each second
+        percent = 100 / run.seconds if run.seconds else 0  # percentage of the run per second
         yield {
             "name": name,
             "outcome": outcome,

@@ -1,6 +1,6 @@
 """Parse the record of a run and build its events.
 
-The parsers accept any value in a field: another tool or a damaged disk may have written the file.
+The parsers accept any value in a field: the record may be damaged or written by another tool.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ from tasks.core.ninja_progress import Progress
 
 
 def parse_number(value: Any) -> float | None:
-    """Return a finite number, None for anything else."""
+    """Return `value` as a float, None if it is not a finite number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and math.isfinite(value) else None
 
 
 def parse_integer(value: Any) -> int | None:
-    """Return a finite number, rounded, None for anything else."""
+    """Return `value` as a rounded integer, None if it is not a finite number."""
     number = parse_number(value)
     return None if number is None else round(number)
 
 
 def parse_text(value: Any) -> str:
-    """Return a string, "" for anything else."""
+    """Return `value` if it is a string, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def parse_texts(value: Any) -> tuple[str, ...]:
-    """Return the strings in a list."""
+    """Return the strings in the list `value`, () if it is not a list."""
     is_list = isinstance(value, list | tuple)
     return tuple(item for item in value if isinstance(item, str)) if is_list else ()
 
 
 def parse_mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """Return the objects in a list."""
+    """Return the JSON objects in the list `value`, () if it is not a list."""
     is_list = isinstance(value, list | tuple)
     return tuple(item for item in value if isinstance(item, dict)) if is_list else ()
 
 
 def parse_mapping(value: Any) -> Mapping[str, Any]:
-    """Return an object, {} for anything else."""
+    """Return `value` if it is a JSON object, else {}."""
     return value if isinstance(value, dict) else {}
 
 
 RECORD_SCHEMA = 1
 _MESSAGE_FIELDS = ("stage", "kind", "text")
-ALWAYS_CHECKED = "looked at every time"  # the reason of a stage without another
+ALWAYS_CHECKED = "looked at every time"  # the reason if a stage has no other one
 
 
 @dataclass(frozen=True)
 class Edge:
-    """One output that was built, with its peak memory in MiB if measured."""
+    """A finished Ninja edge: its output, start and end in seconds, and peak memory if known."""
 
     output: str
     began: float
@@ -75,7 +75,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Sample:
-    """The state of a stage at one moment; None means unknown. `hit_rate` is a fraction of 1."""
+    """The state of a stage at one time; None means unknown. `hit_rate` is between 0 and 1."""
 
     at: float
     jobs: int | None = None
@@ -89,7 +89,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class LoggedMessage:
-    """A line of output: `kind` is "warn" or "say", `stage` may be ""."""
+    """A line of output. `kind` is "warn" or "say"; `stage` is "" outside of a stage."""
 
     at: float
     stage: str
@@ -99,7 +99,7 @@ class LoggedMessage:
 
 @dataclass(frozen=True)
 class StageNode:
-    """A stage of the plan, and the stages whose manifests it reads."""
+    """A stage of the plan; `after` are the stages whose manifests this stage reads."""
 
     name: str
     after: tuple[str, ...] = ()
@@ -109,11 +109,11 @@ class StageNode:
 class StageRun:
     """The run of one stage.
 
-    `outcome` is "changed", "unchanged", "skipped", "failed" or "stopped". It is "" if the record
-    ends before the stage; `seconds` then extend to the last event of the stage.
-    `outputs` is its first manifest, `cache` the hits and misses of a compiler cache, `workers` the
-    number of compilations by machine, `error` the message, location and hint, `diagnosis` the
-    document of `doit diagnose`, `auto_fix` how a failure was fixed automatically.
+    `outcome` is "changed", "unchanged", "skipped", "failed" or "stopped". If the record ends before
+    the stage does, `outcome` is "" and `seconds` is the time until the last event of the stage.
+    `outputs` is the first manifest of the stage. `cache` has the hits and misses of a compiler
+    cache, `workers` the number of compilations by machine. `error` has the message, location and
+    hint, `diagnosis` the JSON of `doit diagnose`. `auto_fix` describes the automatic fix.
     """
 
     name: str
@@ -132,7 +132,7 @@ class StageRun:
 
     @property
     def full_reason(self) -> str:
-        """Return the recorded reason, and the automatic fix if a failure had one."""
+        """Return the reason why the stage ran, followed by the automatic fix if there was one."""
         fix = f"auto-fix: {self.auto_fix}" if self.auto_fix else ""
         return "; ".join(filter(None, (self.reason, fix)))
 
@@ -141,10 +141,10 @@ class StageRun:
 class Run:
     """The record of one run.
 
-    `when` is its start in UTC. `outcome` is "done", "failed" or "interrupted". It is "" if the
-    record has no end: the run was interrupted, or its process `pid` is still running. `graph` is
-    that of the plan, `stages` are those that ran, in order of start. `seconds` extend to the last
-    event. `unread` is the number of lines that could not be parsed.
+    `when` is the start in UTC, `seconds` the time until the last event. `outcome` is "done",
+    "failed" or "interrupted". It is "" if the record has no end: process `pid` was killed or still
+    runs. `graph` has the stages of the plan, `stages` those that ran, in order of start. `unread`
+    is the number of lines that could not be parsed.
     """
 
     when: str
@@ -165,12 +165,12 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Return the stem of its file name: `20261122T034027Z-123`."""
+        """Return the file name of the record without its suffix: `20261122T034027Z-123`."""
         return f"{re.sub('[-:]', '', self.when[:19])}Z-{self.pid}"
 
     @property
     def active_stages(self) -> tuple[StageRun, ...]:
-        """Return the stages that did work, without those that only checked or were skipped."""
+        """Return the stages that did work, without skipped stages and those that only checked."""
         return tuple(
             stage
             for stage in self.stages
@@ -182,12 +182,12 @@ class Run:
         )
 
     def find_stage(self, name: str) -> StageRun | None:
-        """Return the run of a stage, None if it did not run."""
+        """Return the run of the stage `name`, None if the stage did not run."""
         return next((one for one in self.stages if one.name == name), None)
 
 
 def parse_run(lines: Iterable[str]) -> Run:
-    """Return the run in a record.
+    """Parse the lines of a run record.
 
     Raises `ValueError` if the first line is not a `begin` event of this schema.
     """
@@ -219,7 +219,7 @@ def parse_run(lines: Iterable[str]) -> Run:
         outcome=parse_text(end.get("outcome")),
         code=parse_integer(end.get("code")),
         seconds=max(map(_read_time, valid_events), default=0.0),
-        unread=sum(event is None for event in events[:-1]),  # a kill truncates the last line
+        unread=sum(event is None for event in events[:-1]),  # except the last: a kill truncates it
     )
 
 
@@ -267,7 +267,7 @@ def _parse_stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
             if (edge := _parse_edge(item))
         ),
         samples=tuple(map(_parse_sample, select_events("sample"))),
-        auto_fix=parse_text(done.get("auto_fix", done.get("healed"))),  # "healed" until 0.1
+        auto_fix=parse_text(done.get("auto_fix", done.get("healed"))),  # named "healed" until 0.1
     )
 
 
@@ -294,7 +294,7 @@ _MAX_VALUE_LENGTH = 20_000  # characters; longer values are omitted
 
 
 def classify_error(error: BaseException) -> tuple[str, dict[str, Json] | None]:
-    """Return the outcome of a stage that ended with `error`, and its message, location and hint."""
+    """Return the outcome of a stage that raised `error`, and the error as JSON, None if stopped."""
     match error:
         case InterruptedRunError() | SystemExit() | KeyboardInterrupt():
             return "stopped", None
@@ -307,7 +307,7 @@ def classify_error(error: BaseException) -> tuple[str, dict[str, Json] | None]:
 
 
 def build_sample_event(progress: Progress) -> dict[str, Json]:
-    """Return the progress and the resource use of a stage, None for an unknown value."""
+    """Return the fields of a sample event: progress and resource use, None for unknown values."""
     resources = progress.at_work
     has_limit = bool(resources.limit_mib)
     return {
@@ -322,7 +322,7 @@ def build_sample_event(progress: Progress) -> dict[str, Json]:
 
 
 def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
-    """Return the entry of an edge, with times relative to `started`, the start of the run."""
+    """Return the JSON of an edge, with times relative to the start of the run, `started`."""
     entry: dict[str, Json] = {
         "output": one.output,
         "began": round(max(0.0, one.began - started), 3),
@@ -333,7 +333,7 @@ def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
 
 
 def trim_manifest(outputs: Any) -> Json:
-    """Return a manifest without large values and without secrets."""
+    """Return a manifest as JSON without large values and secrets, None if it is no object."""
     document = mask_secrets(convert_to_json(outputs))
     if not isinstance(document, dict):
         return None

@@ -1,6 +1,7 @@
 """Read and write the run records of a profile: one file per run in `build/PROFILE/records/runs`.
 
-Their number and size are limited. An unreadable record is renamed. File names sort by time.
+The number and total size of records are limited. Invalid records are renamed. Sorting the file
+names sorts the records by time.
 """
 
 from __future__ import annotations
@@ -31,53 +32,53 @@ from tasks.system.files import read_lock_holder
 from tasks.system.output import OutputListener, print_warning
 
 MAX_RUNS, MAX_RECORDS_BYTES = 50, 64 * 2**20
-_RESERVED_BYTES = 9 * 2**20  # for the next record
+_RESERVED_BYTES = 9 * 2**20  # kept free for the next record
 _ALWAYS_KEPT = 3
-_COMPILED_MARK, _CHANGED_MARK = b'"event": "edges"', b'"outcome": "changed"'  # as written
-# Seconds between samples of a stage; doubled after each 1000 samples
+_COMPILED_MARK, _CHANGED_MARK = b'"event": "edges"', b'"outcome": "changed"'  # as in the file
+# The seconds between two samples of a stage; they double after each 1000 samples
 _SAMPLE_INTERVAL, _SAMPLES_BEFORE_DOUBLING = 2.0, 1000
 _EDGES_PER_LINE = 1000
-_MAX_RECORD_BYTES = 8 * 2**20  # a larger record omits the detail events
+_MAX_RECORD_BYTES = 8 * 2**20  # beyond this size, detail events are omitted
 _DETAIL_EVENTS = {"sample", "said", "edges"}
 _RECORD_NAME = re.compile(r"\d{8}T\d{6}Z-\d+\.jsonl(\.corrupt)?")
 
 
 def read_runs(folder: PurePath) -> Iterator[Run]:
-    """Yield the readable runs, newest first."""
+    """Yield the runs in `folder`, newest first. Unreadable records cause a warning."""
     for path in _list_records(Path(folder)):
         if not path.name.endswith(".jsonl"):
             continue
         try:
             lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-            yield parse_run(filter(None, lines))  # not splitlines: a text may contain U+2028
+            yield parse_run(filter(None, lines))  # splitlines would split at U+2028
         except OSError as error:
             print_warning(f"cannot read {path}: {error.strerror}")
         except ValueError as error:
-            # The process may still write its first line
+            # A live process may not have written the whole first line yet
             if not _is_process_alive(int(path.stem.rpartition("-")[2])):
                 _rename_corrupt_record(path, error)
 
 
 def is_run_active(folder: PurePath, run: Run) -> bool:
-    """Return True if the process of the run still runs and holds the lock of the profile."""
+    """Return True if the process of `run` is alive and holds the lock of the profile."""
     holder = read_lock_holder(Path(folder).parents[1]).partition("-")[0]
     return not run.outcome and holder == str(run.pid) and _is_process_alive(run.pid)
 
 
 def prune_records(folder: PurePath) -> None:
-    """Remove the least useful records if another would not fit. The profile must be locked."""
+    """Remove the least useful records if a new one would not fit. The profile must be locked."""
     known = _list_records(Path(folder))
     sizes = {path: _read_time_and_size(path)[1] for path in known}
     if _fits_limits(sizes.values()):
         return
     marks = {path: _read_marks(path) for path in known}
     compiled = [path for path in known if _COMPILED_MARK in marks[path]]
-    # Otherwise many quick failures would displace the build that took hours
+    # Without `compiled`, many quick failures would displace a build that took hours
     retained = {*known[:_ALWAYS_KEPT], *compiled[:_ALWAYS_KEPT]}
     removable = [path for path in reversed(known) if path not in retained]
-    # The oldest records without results first, then the oldest
+    # First records without results, oldest first; then the others, oldest first
     for path in sorted(removable, key=lambda path: bool(marks[path])):
-        with suppress(OSError):  # a record that cannot be removed must not prevent the next
+        with suppress(OSError):  # an unremovable record must not prevent the next one
             path.unlink()
         del sizes[path]
         if _fits_limits(sizes.values()):
@@ -89,7 +90,7 @@ def _fits_limits(sizes: Collection[int]) -> bool:
 
 
 def _read_marks(path: Path) -> set[bytes]:
-    """Return the marks that a record contains, without parsing it: there can be 64 MiB."""
+    """Return the marks that a record contains. Parsing up to 64 MiB of records would be slow."""
     try:
         text = path.read_bytes() if path.suffix == ".jsonl" else b""
     except OSError:
@@ -98,7 +99,7 @@ def _read_marks(path: Path) -> set[bytes]:
 
 
 def _list_records(folder: Path) -> list[Path]:
-    """Return the records, newest first; within the same second, the last modified first."""
+    """Return the paths of the records, newest first; within one second, by modification time."""
     try:
         records = [path for path in folder.iterdir() if _RECORD_NAME.fullmatch(path.name)]
     except (FileNotFoundError, NotADirectoryError):
@@ -109,7 +110,7 @@ def _list_records(folder: Path) -> list[Path]:
 def _read_time_and_size(path: Path) -> tuple[int, int]:
     try:
         status = path.stat()
-    except OSError:  # it was removed or renamed
+    except OSError:  # another process removed or renamed the record
         return 0, 0
     return status.st_mtime_ns, status.st_size
 
@@ -131,7 +132,7 @@ def _rename_corrupt_record(path: Path, error: ValueError) -> None:
 
 @dataclass
 class StageOutcome:
-    """The outcome of a stage, set by its `with` block; a failure is set automatically."""
+    """The outcome of a stage. The `with` block sets it; `record_stage` sets it for a failure."""
 
     outcome: str = ""
     outputs: Any = None
@@ -142,7 +143,7 @@ class StageOutcome:
 
 @dataclass
 class RunRecorder:
-    """The writer of this run's record in `folder`, if any. `head` returns facts for its begin."""
+    """The writer of a run record in `folder`, if set. `head` returns facts for the first event."""
 
     folder: PurePath | None = None
     head: Callable[[], Mapping[str, Json]] = dict
@@ -159,7 +160,7 @@ class RunRecorder:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def start_record(self) -> None:
-        """Open the record once and remove old ones. The build directory must be locked."""
+        """Open the record once and prune old records. The build directory must be locked."""
         if self.begun or self.folder is None:
             return
         self.begun = True
@@ -179,13 +180,13 @@ class RunRecorder:
 
     @contextmanager
     def record_stage(self, name: str, reason: str) -> Iterator[StageOutcome]:
-        """Record a stage from its start to the end of the block, also if the block raises."""
+        """Record the start of a stage, and its end when the `with` block ends or raises."""
         started, done = self._write_event("stage", stage=name, reason=reason), StageOutcome()
         try:
             yield done
         except BaseException as error:
             done.outcome, done.error = run_record.classify_error(error)
-            done.diagnosis = getattr(error, "diagnosis", None)  # set if a log was read
+            done.diagnosis = getattr(error, "diagnosis", None)  # exists if a log was diagnosed
             raise
         finally:
             workers = self.workers.pop(name, None)
@@ -203,16 +204,16 @@ class RunRecorder:
             )
 
     def record_refusal(self, stage: str, why: str) -> None:
-        """Keep for the end of the record that a stage could not start: the folder may not exist."""
+        """Remember why a stage could not start. `finish_record` records the reason at the end."""
         self._refusals.setdefault(stage, why.strip())
 
     def finish_record(self, outcome: str, code: int) -> None:
-        """Write the end of the run: "done", "failed" or "interrupted"."""
+        """Record the end and close the record. `outcome` is "done", "failed" or "interrupted"."""
         for stage, why in self._refusals.items():
             error = {"what": why, "where": "", "todo": ""}
             self._write_event("done", stage=stage, outcome="failed", seconds=0.0, error=error)
         self._write_event("end", outcome=outcome, code=code)
-        with self._lock:  # another thread may be writing
+        with self._lock:  # another thread may write
             if self._file:
                 self._file.close()
             self._file = None
@@ -233,7 +234,7 @@ class RunRecorder:
         self._write_event("sample", stage=stage, **run_record.build_sample_event(progress))
 
     def record_edges(self, found: Iterable[Edge]) -> None:
-        """Record the outputs of the running stage, timed by the monotonic clock."""
+        """Record the edges of the running stage, whose times are those of the monotonic clock."""
         entries = [run_record.build_edge_entry(one, self.started) for one in found]
         for first in range(0, len(entries), _EDGES_PER_LINE):
             part = entries[first : first + _EDGES_PER_LINE]
@@ -244,7 +245,7 @@ class RunRecorder:
         return time.monotonic() - self.started
 
     def warn_incomplete(self, error: OSError) -> None:
-        """Warn once that the record is incomplete."""
+        """Warn that the record is incomplete, only once per run."""
         if not self._has_warned:
             self._has_warned = True
             print_warning(f"the record of this run is incomplete: {self.folder}: {error.strerror}")
@@ -256,7 +257,7 @@ class RunRecorder:
         return at
 
     def _write_line(self, event: str, facts: Mapping[str, Any]) -> None:
-        """Write a line in one system call, so that a signal cannot split it."""
+        """Write an event as one line, in one system call so that a signal cannot split the line."""
         line = redact_secrets(json.dumps({"event": event, **facts}, ensure_ascii=False))
         data = f"{line}\n".encode("utf-8", "replace")
         with self._lock:
@@ -274,7 +275,7 @@ class RunRecorder:
 
 @dataclass(frozen=True)
 class _RecordingListener:
-    """A listener that forwards all output and also records it."""
+    """A listener that forwards all output, and records messages and progress."""
 
     listener: OutputListener
     record: RunRecorder
@@ -305,25 +306,25 @@ _active_recorders: list[RunRecorder] = []
 
 
 def record_edges(found: Iterable[Edge]) -> None:
-    """Record the outputs of the running stage in the active record, if any.
+    """Record the edges of the running stage in the active record, if any.
 
-    An exception of `found` is only a warning: it must not hide why a build failed.
+    An exception raised by `found` causes only a warning: it must not hide why a build failed.
     """
     try:
         for record in _active_recorders:
             record.record_edges(found)
-    except Exception as error:  # noqa: BLE001 - also for a bug in torchyard
+    except Exception as error:  # noqa: BLE001 - may be a bug in torchyard
         reason = f"{type(error).__name__}: {error}"
         print_warning(f"the record of this run omits the built outputs of a stage: {reason}")
 
 
 def record_cache(hits: int, misses: int) -> None:
-    """Record the compiler cache's hits and misses for the running stage in the active record."""
+    """Record the compiler cache hits and misses of the running stage in the active record."""
     for record in _active_recorders:
         record.caches[output.read_output_stage()] = {"hits": hits, "misses": misses}
 
 
 def record_workers(by_host: Mapping[str, int]) -> None:
-    """Record how many compilations each machine ran for the running stage."""
+    """Record how many compilations of the running stage each machine ran, in the active record."""
     for record in _active_recorders:
         record.workers[output.read_output_stage()] = dict(by_host)

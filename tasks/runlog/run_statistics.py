@@ -18,11 +18,11 @@ _CUDA_OUTPUT = re.compile(r"\.(cu|hip)\.(o|obj)$|\.cubin$|\.fatbin$")
 _OBJECT_OUTPUT = re.compile(r"\.(o|obj)$")
 _LINKED_OUTPUT = re.compile(r"\.(a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 _CMAKE_FOLDER = re.compile(r"(^|/)CMakeFiles/[^/]+\.dir(?=/)")
-_FOLDER_DEPTH = 3  # levels of the path that are distinguished
+_FOLDER_DEPTH = 3  # the number of path components to keep
 
 
 def classify_output(output: str) -> OutputKind:
-    """Return the kind of an output by its suffix: `a.cu.o` is CUDA, `a.cpp.o` is C and C++."""
+    """Return the kind of an output from its suffix: `a.cu.o` is CUDA, `a.cpp.o` is C and C++."""
     if _CUDA_OUTPUT.search(output):
         return "CUDA"
     if _OBJECT_OUTPUT.search(output):
@@ -31,9 +31,9 @@ def classify_output(output: str) -> OutputKind:
 
 
 def find_source_folder(output: str) -> str:
-    """Return the source directory of an output, without the directories that CMake adds.
+    """Return the first three levels of an output's source directory, without CMake's directories.
 
-    For `caffe2/CMakeFiles/torch_cpu.dir/__/aten/src/ATen/native/Copy.cpp.o` it is `aten/src/ATen`.
+    `caffe2/CMakeFiles/torch_cpu.dir/__/aten/src/ATen/native/Copy.cpp.o` gives `aten/src/ATen`.
     """
     path = _CMAKE_FOLDER.sub(r"\1", output.replace("\\", "/"))
     parts: list[str] = []
@@ -50,20 +50,20 @@ MAX_SLOWEST, MAX_FOLDERS = 50, 25
 
 @dataclass(frozen=True)
 class StageEdge:
-    """An edge and its stage."""
+    """A Ninja edge and the name of the stage that ran it."""
 
     stage: str
     edge: Edge
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return the key that identifies the same output in another run."""
+        """Return the stage and output path, which identify the same edge in another run."""
         return self.stage, self.edge.output
 
 
 @dataclass(frozen=True)
 class FolderTime:
-    """The outputs of one directory: their total seconds, share of the run and largest peak."""
+    """The edges of a directory: number, total seconds, share of the run and highest peak memory."""
 
     path: str
     edges: int
@@ -73,18 +73,18 @@ class FolderTime:
 
 
 def list_edges(run: Run) -> tuple[StageEdge, ...]:
-    """Return all edges of a run in order of start."""
+    """Return the edges of all stages of a run, in order of start."""
     edges = [StageEdge(stage.name, edge) for stage in run.stages for edge in stage.edges]
     return tuple(sorted(edges, key=lambda one: (one.edge.began, one.edge.ended, one.key)))
 
 
 def find_slowest(found: Iterable[StageEdge]) -> list[StageEdge]:
-    """Return the slowest edges, slowest first."""
+    """Return the 50 slowest edges, slowest first."""
     return nlargest(MAX_SLOWEST, found, key=lambda one: (one.edge.seconds, one.key))
 
 
 def summarize_folders(found: Iterable[StageEdge]) -> list[FolderTime]:
-    """Return the time by directory, most first. Directories after the first 25 are one row."""
+    """Return the time by directory, longest first. Directories after the first 25 share one row."""
     by_path: dict[str, list[Edge]] = {}
     for one in found:
         by_path.setdefault(find_source_folder(one.edge.output), []).append(one.edge)
@@ -104,7 +104,7 @@ def _summarize_folder(path: str, built: list[Edge], total: float) -> FolderTime:
 
 
 def assign_slots(edges: Sequence[Edge]) -> tuple[int, ...]:
-    """Return the slot of each edge, in the order of `edges`: the lowest free one at its start."""
+    """Return the job slot of each edge, in order: the lowest slot free when the edge starts."""
     slots = [0] * len(edges)
     busy: list[tuple[float, int]] = []
     free: list[int] = []
@@ -118,7 +118,7 @@ def assign_slots(edges: Sequence[Edge]) -> tuple[int, ...]:
 
 
 def compute_concurrency(edges: Iterable[Edge]) -> Iterator[tuple[float, int]]:
-    """Yield `(at, jobs)` at each change of the number of running edges, in order of time."""
+    """Yield the time and the number of running edges whenever this number changes."""
     turns = [turn for one in edges for turn in ((one.began, 1), (one.ended, -1))]
     jobs = before = 0
     for at, same in groupby(sorted(turns), key=lambda turn: turn[0]):
@@ -129,13 +129,13 @@ def compute_concurrency(edges: Iterable[Edge]) -> Iterator[tuple[float, int]]:
 
 
 def compute_span(edges: Iterable[Edge]) -> tuple[float, float]:
-    """Return the first start and the last end, (0, 0) without edges."""
+    """Return the earliest start and the latest end of the edges, (0, 0) if there are none."""
     times = [time for one in edges for time in (one.began, one.ended)]
     return min(times, default=0.0), max(times, default=0.0)
 
 
 def compute_mean_jobs(edges: Sequence[Edge]) -> float:
-    """Return the mean number of edges that ran at once, over their span."""
+    """Return the mean number of parallel edges between the earliest start and the latest end."""
     first, last = compute_span(edges)
     return sum(one.seconds for one in edges) / (last - first) if last > first else 0.0
 
@@ -147,7 +147,7 @@ _COMPLETED_OUTCOMES = {"changed", "unchanged"}
 
 @dataclass(frozen=True)
 class DurationChange:
-    """The duration of an output or a stage before and now, in seconds."""
+    """The seconds that an output, or a stage (output ""), took in an earlier run and takes now."""
 
     stage: str
     output: str
@@ -156,7 +156,7 @@ class DurationChange:
 
     @property
     def difference(self) -> float:
-        """Return the additional seconds compared with before."""
+        """Return the seconds added since the earlier run, negative if the duration decreased."""
         return self.now - self.before
 
 
@@ -164,9 +164,10 @@ class DurationChange:
 class Comparison:
     """The comparison of a run with an earlier one.
 
-    `both` is the number of outputs in both runs; `before` and `now` are their total seconds. `new`
-    outputs are only in this run, `gone` only in the earlier one. `slower` and `faster` are sorted
-    by the difference, `stages` as they ran. `cached`: a compiler cache served one of the runs.
+    `both` is the number of outputs in both runs; `before` and `now` are the total seconds of these.
+    `new` is the number of outputs only in this run, `gone` only in the earlier run. `slower` and
+    `faster` begin with the largest difference, `stages` with the first stage that ran. `cached` is
+    True if one of the runs had compiler cache hits.
     """
 
     against: Run
@@ -182,10 +183,10 @@ class Comparison:
 
 
 def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
-    """Return the earlier run that compares best with this one.
+    """Return the run in `earlier` that compares best with `run`, None if no run does.
 
-    Of `earlier`, newest first, the result is the first run with half of this run's outputs, else
-    the run with most of them, else the first run in which a common stage completed.
+    `earlier` begins with the newest run. The result is the first run with at least half of the
+    outputs of `run`, else the run with most of them, else the first with a common finished stage.
     """
     mine = _collect_edge_seconds(run).keys()
     most: tuple[int, Run | None] = (0, None)
@@ -201,7 +202,7 @@ def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
 
 
 def compare_runs(run: Run, against: Run) -> Comparison:
-    """Return the comparison of this run with an earlier one."""
+    """Compare `run` with the earlier run `against`."""
     now, before = _collect_edge_seconds(run), _collect_edge_seconds(against)
     common_outputs = [DurationChange(*key, before[key], now[key]) for key in now if key in before]
     significant = [
@@ -225,7 +226,7 @@ def compare_runs(run: Run, against: Run) -> Comparison:
 
 
 def _collect_edge_seconds(run: Run) -> Mapping[tuple[str, str], float]:
-    """Return the seconds by stage and output, without failed edges: their time is no measure."""
+    """Return the seconds by stage and output. Failed edges are omitted: they may end early."""
     return {one.key: one.edge.seconds for one in list_edges(run) if not one.edge.failed}
 
 

@@ -1,4 +1,4 @@
-"""Record how a stage ran, beside its manifest: the record shows why the stage must run again."""
+"""Write and read the stage record next to a manifest, which shows why a stage must run again."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tasks.system import manifests
 from tasks.system.files import read_artifact, write_atomic
 from tasks.system.manifests import build_record_path
 
-# Describes the changes of a manifest, () if they are unknown
+# Returns descriptions of what changed in a manifest, () if unknown
 ChangeExplainer = Callable[[PurePath], tuple[str, ...]]
 
 
 def write_stage_record(
     stage: Stage, reason: str, seconds: float, version: str, auto_fix: str = ""
 ) -> None:
-    """Write the record of a stage beside its first manifest, with the fix of a failure if any."""
+    """Write the record of a stage next to its first manifest. `auto_fix` is "" without a fix."""
     record = {
         "stage": stage.name,
         "reason": reason,
@@ -45,10 +45,10 @@ def write_stage_record(
 
 
 def find_rebuild_reasons(stage: Stage, explain: ChangeExplainer = lambda _: ()) -> tuple[str, ...]:
-    """Return all reasons to run the stage that its files show, () if there is no reason.
+    """Return the reasons why the stage must run again, () if its files show none.
 
-    Only the reasons of the most important kind are returned: changed inputs precede changed
-    manifests, which precede missing results. `explain` may return what changed in a manifest.
+    All reasons are of one kind: changed build inputs, else changed manifests that it
+    reads, else missing or changed outputs. `explain` describes the changes in a manifest.
     """
     last = read_last_record(stage)
     if last is None:
@@ -69,7 +69,7 @@ def find_rebuild_reasons(stage: Stage, explain: ChangeExplainer = lambda _: ()) 
 
 
 def note_removal(manifest: PurePath, command: str) -> None:
-    """Record which command removed the manifest of a stage, for the rebuild reason."""
+    """Record which command removed a manifest, so that the rebuild reason can name the command."""
     path = Path(build_record_path(manifest))
     with suppress(OSError, ValueError, TypeError):
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -96,7 +96,7 @@ DEFAULT_REASONS = {
 
 
 def read_last_record(stage: Stage) -> Mapping[str, Any] | None:
-    """Return the record of the last finished run, None if it is missing or unreadable."""
+    """Return the record of the last finished run of a stage, None if missing or unreadable."""
     try:
         record = json.loads(Path(build_record_path(stage.outputs[0])).read_text(encoding="utf-8"))
         return record if {"inputs", "reads"} <= record.keys() else None
@@ -105,7 +105,7 @@ def read_last_record(stage: Stage) -> Mapping[str, Any] | None:
 
 
 def has_intact_manifests(stage: Stage) -> bool:
-    """Return True if the manifests match their recorded digests, or none are recorded."""
+    """Return True if the manifests match the recorded digests, or no digests are recorded."""
     digests = (read_last_record(stage) or {}).get("leaves")
     return digests is None or digests == _compute_digests(stage.outputs)
 
