@@ -69,7 +69,7 @@ class Console:
         self._lock = threading.RLock()  # stages begin and end in several threads
 
     def print_header(self) -> None:
-        """Print the header (profile, targets, torch, toolkit, paths, ...) and the warnings, once."""
+        """Print the header (profile, targets, torch, toolkit, paths, ...) and its warnings, once."""
         if self._headed or self.plan is None:
             return
         self._headed = True
@@ -92,7 +92,7 @@ class Console:
                 self.screen.start_live_lines(self._draw_running_stages)
 
     def end_stage(self, stage: Stage, reason: str, outcome: Outcome) -> None:
-        """Print that a stage ended, was skipped, or changed nothing (for a stage that only checks)."""
+        """Print that a stage ended or was skipped; a stage that only checks may be unchanged."""
         elapsed = self._remove_running_stage(stage.name)
         self._has_built |= stage.kind in _BUILDING_KINDS and outcome != "skipped"
         verb, subject = STAGE_VERBS[stage.kind][1], _describe_subject(stage)

@@ -149,12 +149,8 @@ def resolve_required_names(
     return {name for name, _ in visited}
 
 
-IMPORT_TIMEOUT = (
-    600.0  # seconds: far more than any import takes, so that only a hang reaches it
-)
-_EXCEPTION_LINE = re.compile(
-    r"[\w.]*(?:Error|Exception|Interrupt|Exit)\b"
-)  # a traceback's end
+IMPORT_TIMEOUT = 600.0  # seconds: far more than any import takes, so that only a hang reaches it
+_EXCEPTION_LINE = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit)\b")  # a traceback's end
 # `ImportError: libcuda.so.1: cannot open shared object file: No such file or directory`
 _MISSING_DRIVER = re.compile(
     r"\blib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix|cudadebugger)\.so\S*: cannot open shared"

@@ -38,7 +38,7 @@ def find_interpreter(requested: str) -> Interpreter:
 
 
 def read_interpreter(requested: str) -> Interpreter:
-    """Return the requested Python from files only; if they have no version, assume this Python's."""
+    """Return the requested Python from files only; an unknown version is that of this Python."""
     running_version = ".".join(map(str, sys.version_info[:3]))
     if requested == "auto":
         path, version = Path(_find_base_python()), running_version
@@ -120,7 +120,7 @@ def _find_python(requested: str) -> str:
 
 
 def find_torch(folders: list[Path]) -> InstalledTorch | None:
-    """Return the first torch in `folders`, or None; read its version.py, since importing is slow."""
+    """Return the first torch in `folders`, or None, from its version.py: importing is slow."""
     places = (folder / "torch" for folder in folders)
     torch = next((place for place in places if (place / "version.py").is_file()), None)
     if torch is None:

@@ -107,7 +107,7 @@ def configure_stream(stream: TextIO) -> None:
 
 
 class Screen:
-    """An output stream of permanent lines; on a terminal (`live`), with redrawn live lines below."""
+    """An output stream of permanent lines; on a terminal (`live`), with live lines below."""
 
     def __init__(self, out: TextIO) -> None:
         self.out = out

@@ -117,7 +117,7 @@ def build_installer_env() -> dict[str, str]:
 
 
 def read_remote_cache_variables() -> dict[str, str]:
-    """Return the variables (address and login of a remote cache) that only a compiler cache gets."""
+    """Return the variables for a compiler cache only: address and login of its remote cache."""
     return {
         name: value for name, value in os.environ.items() if name.startswith(REMOTE_CACHE_VARIABLES)
     }
