@@ -69,7 +69,7 @@ class Console:
         self._lock = threading.RLock()  # stages begin and end in several threads
 
     def print_header(self) -> None:
-        """Print the header (profile, targets, torch, toolkit, paths, ...) and its warnings, once."""
+        """Print the header (profile, targets, torch, toolkit, paths, ...) and warnings, once."""
         if self._headed or self.plan is None:
             return
         self._headed = True

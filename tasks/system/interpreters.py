@@ -38,7 +38,7 @@ def find_interpreter(requested: str) -> Interpreter:
 
 
 def read_interpreter(requested: str) -> Interpreter:
-    """Return the requested Python from files only; an unknown version is that of this Python."""
+    """Return the requested Python from files only; an unknown version counts as this Python's."""
     running_version = ".".join(map(str, sys.version_info[:3]))
     if requested == "auto":
         path, version = Path(_find_base_python()), running_version

@@ -183,6 +183,6 @@ def count_processors() -> int:
 
 
 def compute_kernel_jobs(most: int) -> int:
-    """Return how many flash-attention kernels to compile at once: `most`, or what memory allows."""
+    """Return how many flash-attention kernels to compile at once, up to `most`, by memory limit."""
     limit = find_memory_limit(find_control_groups())
     return max(1, min(most, limit // KERNEL_COMPILER_MIB))

@@ -174,9 +174,9 @@ def _list_toolsets(path: str) -> tuple[str, ...]:
 
 
 OUTPUT_SEPARATOR = "#torchyard#"  # the line between the two outputs of `set`
-# Variables of cmd, and what vcvarsall remembers of the prompt that called it. VSCMD_VER is the
-# release of Visual Studio, which can change while no compiler does. Without the other two
-# variables, a later vcvarsall would try to undo them.
+# Not captured: variables of cmd, and those in which vcvarsall stores the calling prompt. VSCMD_VER
+# is the release of Visual Studio, which can change while the compilers do not. Without the other
+# two VSCMD variables, a later vcvarsall would try to undo the captured ones.
 _VOLATILE_VARIABLES = ("__VSCMD_PREINIT_", "VSCMD_VER", "VSCMD_START_DIR", "PROMPT", "ERRORLEVEL")
 
 

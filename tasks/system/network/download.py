@@ -73,7 +73,7 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
     def explain_retry(error: Exception) -> str:
         """Return the reason for a retry, "" if a retry cannot help.
 
-        A transfer error can change a byte, but two equal wrong files mean that the server is wrong.
+        A transfer error can change a byte. The same wrong file twice is the file on the server.
         """
         if isinstance(error, _WrongDigestError):
             is_repeated = error.found in seen_digests or url.startswith("file:")

@@ -64,8 +64,8 @@ class _Logins(dict[str, tuple[str, str]]):
     def strip_logins(self, text: str, *, for_uv: bool) -> str:
         """Collect the logins in the URLs of `text`; return `text` without the logins.
 
-        Keep the user name for uv, whose first request is otherwise anonymous. Remove
-        the user name for pip: older versions find no login for a URL with a user name. Keep a name
+        Keep the user name for uv, whose first request is anonymous without one. Remove the user
+        name for pip: older versions find no login for a URL with a user name. Keep a user name
         without a password: it is a token.
         """
 

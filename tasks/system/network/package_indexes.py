@@ -73,7 +73,7 @@ def _read_pip_file(path: Path) -> dict[str, str]:
 
 
 def _read_uv_default_index(path: Path) -> str:
-    """Return the URL of the default [[index]], else [pip] `index-url`, else `index-url`, else ""."""
+    """Return the URL of the default [[index]], else `index-url` of [pip], else `index-url`."""
     settings = _read_uv_settings(path)
     tables = _list_index_tables(settings)
     default = [table.get("url") for table in tables if table.get("default") is True]
@@ -170,7 +170,7 @@ def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
 
 
 def build_extra_index_options(index: str) -> tuple[str, ...]:
-    """Return the options that add an index, a URL or a folder of wheels; none for ""."""
+    """Return the options that add an index (a URL or a folder of wheels); none for ""."""
     if not index or network_access.is_offline():
         return ()
     place = apply_index_mirror(index, json.loads(os.environ.get(_MIRRORS_VARIABLE, "{}")))
