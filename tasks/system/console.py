@@ -1,4 +1,4 @@
-"""Print a run: a header with reasons, a line for each stage, live lines, and a summary."""
+"""Print the output of a run: a header, a line for each stage, live lines, and a summary."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _create_minutes() -> ProgressThrottle:
 
 @dataclass
 class _RunningStage:
-    """A running stage, and its latest output with the time when it came."""
+    """A running stage with its latest output; `updated` is the time of that output."""
 
     verb: str
     subject: str
@@ -47,7 +47,7 @@ class _RunningStage:
 
 
 class Console:
-    """The lines of one run."""
+    """The terminal output of one run."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class Console:
         self.failed = False
         self.interrupted = False
         self._headed = False
-        self._has_built = False  # before this run or in it
+        self._has_built = False  # True once a build output exists
         self._works: dict[str, _RunningStage] = {}
         self._lock = threading.RLock()  # stages begin and end in several threads
 
     def print_header(self) -> None:
-        """Print profile, strategy, targets, torch, toolkit and paths with their reasons, once."""
+        """Print the header (profile, targets, torch, toolkit, paths, ...) and warnings, once."""
         if self._headed or self.plan is None:
             return
         self._headed = True
@@ -92,7 +92,7 @@ class Console:
                 self.screen.start_live_lines(self._draw_running_stages)
 
     def end_stage(self, stage: Stage, reason: str, outcome: Outcome) -> None:
-        """Print that a stage ended; a stage that only checks says if nothing changed."""
+        """Print that a stage ended or was skipped; a stage that only checks may be unchanged."""
         elapsed = self._remove_running_stage(stage.name)
         self._has_built |= stage.kind in _BUILDING_KINDS and outcome != "skipped"
         verb, subject = STAGE_VERBS[stage.kind][1], _describe_subject(stage)
@@ -108,11 +108,11 @@ class Console:
             self._write_status_line(verb, f"{subject} in {elapsed}{suffix}")
 
     def print_line(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line, not a live one."""
         self._write_status_line("", self._complete_line(text), style="")
 
     def print_report(self, text: str) -> None:
-        """Print lines of a report as they are."""
+        """Print a report; on a terminal, wrap its lines."""
         self.screen.write_lines(self._wrap_text(text))
 
     def print_warning(self, text: str) -> None:
@@ -120,7 +120,7 @@ class Console:
         self._write_status_line("Warning", self._complete_line(text), style="1;33")
 
     def show_progress(self, text: str, progress: Progress | None = None) -> None:
-        """Show what the running stage does, and its progress."""
+        """Show the current step of the running stage, and the progress of the step."""
         # A child's last output may arrive after its stage ended. The caller reads that output: if a
         # closed pipe or terminal stopped the caller, the child would wait for ever.
         with contextlib.suppress(OSError, ValueError):
@@ -158,18 +158,18 @@ class Console:
             self._write_status_line("Up to date", f"nothing to do ({elapsed})")
 
     def _find_current_stage(self) -> _RunningStage | None:
-        """Return the stage of this thread, else the newest; None if that stage has ended."""
+        """Return the stage of this thread, else the newest stage; None if the stage has ended."""
         name = read_output_stage() or next(reversed(list(self._works)), "")
         return self._works.get(name)
 
     def _complete_line(self, text: str) -> str:
-        """Add the profile to commands, and the stage's name if several stages run."""
+        """Add the profile to the commands in `text`, and the stage's name if several stages run."""
         text = add_profile_argument(text, self.profile) if self.profile else text
         work = self._find_current_stage() if len(self._works) > 1 else None
         return f"{work.subject.rpartition(':')[2]}: {text}" if work else text
 
     def _remove_running_stage(self, name: str) -> str:
-        """Remove an ended stage; return how long it ran."""
+        """Remove a stage that has ended; return its duration as text."""
         with self._lock:
             work = self._works.pop(name, None)
             if not self._works:
@@ -194,7 +194,7 @@ class Console:
         return head, self.screen.encode_with_fallback(work.text), progress
 
     def _wrap_text(self, text: str, indent: int = 0) -> str:
-        """Return `text` wrapped to the width of the terminal; in a log it stays as it is."""
+        """Return `text` wrapped to the terminal's width, or unchanged if the output is a log."""
         if not self.screen.live:
             return text
         columns = self.screen.read_terminal_size()[0] - indent
@@ -208,7 +208,7 @@ class Console:
 
 
 def _describe_subject(stage: Stage) -> str:
-    """Return what a stage works on, to stand after its verb."""
+    """Return the words that follow the verb in a stage's status line, for example `PyTorch`."""
     if stage.kind == "compile":
         return getattr(stage.job, "target", None) or "PyTorch"
     if stage.kind == "install":

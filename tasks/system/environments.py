@@ -1,4 +1,4 @@
-"""Create and read Python environments, with uv (a dependency), or with venv if uv cannot run."""
+"""Create Python environments with uv (or venv if uv cannot run), and read their packages."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def find_uv() -> str | None:
 
 
 def find_scripts_folder(venv: PurePath) -> Path:
-    """Return the folder of a venv's programs."""
+    """Return a venv's scripts folder: `bin`, or `Scripts` on Windows."""
     return Path(venv) / ("Scripts" if sys.platform == "win32" else "bin")
 
 
 def build_program_path(scripts: PurePath, name: str) -> Path:
-    """Return a program's path in a scripts folder; Python 3.11 does not find `name.exe` itself."""
+    """Return a program's path in a scripts folder; Python 3.11 does not add `.exe` on Windows."""
     return Path(scripts) / (f"{name}.exe" if sys.platform == "win32" else name)
 
 
@@ -48,7 +48,7 @@ def find_venv_python(venv: PurePath) -> Path:
 
 
 def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
-    """Create a venv of the interpreter `base`, with pip installed."""
+    """Create a venv with pip from the interpreter `base`."""
     argv = build_venv_argv(venv, base, uv)
     try:
         index_client.run_index_client(argv, "create the build environment", log)  # uv fetches pip
@@ -69,7 +69,7 @@ def build_venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...
 
 
 def find_site_packages(python: str) -> Path:
-    """Return the folder in which an interpreter keeps compiled packages."""
+    """Return an interpreter's platlib folder, which contains packages with compiled code."""
     argv = (python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))")
     command = Command(argv, shell.build_host_env(), "find site-packages")
     return Path(shell.capture_output(command).strip())
@@ -77,7 +77,7 @@ def find_site_packages(python: str) -> Path:
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """An installed distribution with the tags of its wheel and its requirements."""
+    """An installed distribution; `tags` are its wheel's tags, `is_file` means not from an index."""
 
     name: str
     version: str
@@ -92,18 +92,18 @@ class InstalledPackage:
 
 
 def find_site_folder(venv: PurePath) -> Path:
-    """Return the package folder of a managed environment without starting a process."""
+    """Return the site-packages folder of a managed environment without starting a process."""
     return next(list_site_folders(venv), Path(venv) / "lib")
 
 
 def list_site_folders(prefix: PurePath) -> Iterator[Path]:
-    """Return the package folders below a Python prefix, for any Python version and system."""
+    """Return the site-packages folders below a Python prefix, for any Python version and system."""
     patterns = ("lib/python*/site-packages", "Lib/site-packages")
     return (path for pattern in patterns for path in Path(prefix).glob(pattern))
 
 
 def read_package_versions(site: PurePath) -> dict[str, str]:
-    """Return the installed packages, normalized name → version, from the names of the folders."""
+    """Return normalized name → version of all packages, from the names of .dist-info folders."""
     folder = Path(site)
     names = (path.name for path in folder.glob("*.dist-info")) if folder.is_dir() else ()
     pairs = (name.removesuffix(".dist-info").rpartition("-") for name in names)
@@ -133,7 +133,7 @@ def _read_package(item: importlib.metadata.Distribution) -> InstalledPackage:
 def resolve_required_names(
     roots: Iterable[str], installed: Mapping[str, InstalledPackage]
 ) -> set[str]:
-    """Return the installed packages that `roots` need, with extras and indirect requirements."""
+    """Return the installed packages among `roots` and their indirect requirements, with extras."""
     pending, visited = list(parse_requirements(roots)), set[tuple[str, frozenset[str]]]()
     while pending:
         requirement = pending.pop()
@@ -149,8 +149,8 @@ def resolve_required_names(
     return {name for name, _ in visited}
 
 
-IMPORT_TIMEOUT = 600.0  # seconds: far more than a cold disk needs, so that a hang ends
-_EXCEPTION_LINE = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit)\b")  # how a traceback ends
+IMPORT_TIMEOUT = 600.0  # seconds: far more than any import takes, so that only a hang reaches it
+_EXCEPTION_LINE = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit)\b")  # a traceback's end
 # `ImportError: libcuda.so.1: cannot open shared object file: No such file or directory`
 _MISSING_DRIVER = re.compile(
     r"\blib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix|cudadebugger)\.so\S*: cannot open shared"
@@ -161,7 +161,7 @@ _MISSING_DRIVER = re.compile(
 
 @dataclass(frozen=True)
 class ImportResult:
-    """The output and the result of an import: `problem` is "" on success; `error` has the log."""
+    """The output of an import; `problem` is the exception, "" on success; `error` has the log."""
 
     lines: tuple[str, ...]
     problem: str = ""
@@ -169,12 +169,13 @@ class ImportResult:
 
     @property
     def needs_driver(self) -> bool:
-        """Return True if a machine with a GPU might import the package."""
+        """Return True if the import failed because there is no NVIDIA driver or GPU here."""
         return bool(_MISSING_DRIVER.search(self.problem))
 
 
 def try_import(python: str, code: str, command: Command) -> ImportResult:
-    """Run `python -c code` as `command`. Modules in its `cwd` would shadow installed packages."""
+    """Import by `python -c code`, with the environment, working folder and log of `command`."""
+    # Modules in the working folder would shadow installed packages
     argv = (python, "-X", "faulthandler", "-c", code)
     lines: list[str] = []
     try:
@@ -185,5 +186,5 @@ def try_import(python: str, code: str, command: Command) -> ImportResult:
 
 
 def find_raised_exception(lines: Sequence[str]) -> str:
-    """Return the last exception of a traceback; the earlier ones caused it."""
+    """Return the last exception in a traceback, not the ones that caused it; "" without one."""
     return next((line for line in reversed(lines) if _EXCEPTION_LINE.match(line)), "")

@@ -1,4 +1,4 @@
-"""Write files atomically, mark managed folders (CACHEDIR.TAG), remove them, and lock builds."""
+"""Write files atomically, and mark (CACHEDIR.TAG), lock and remove managed folders."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _SPACE_HINT = "free some room, or put the checkout on a larger disk"
 
 
 def remove_tree(target: Path, last: str) -> None:
-    """Remove a folder with all its contents; the entry named `last` is removed last."""
+    """Remove a folder with all its contents; remove the entry named `last` after all others."""
 
     def retry_as_writable(function: Any, name: str, _: object) -> None:
         Path(name).chmod(stat.S_IWRITE)
         function(name)
 
-    # an interrupted removal can be continued while the mark exists
+    # While the entry `last`, such as CACHEDIR.TAG, exists, a later run can continue the removal
     for child in sorted(target.iterdir(), key=lambda entry: entry.name == last):
         if child.is_dir() and not is_link(child):
             if sys.version_info >= (3, 12):
@@ -59,14 +59,14 @@ def is_link(path: Path) -> bool:
 
 
 def is_accessible(path: PurePath) -> bool:
-    """Return True if the path exists; False also if access is denied."""
+    """Return True if the path exists, False if it does not or if access is denied."""
     with contextlib.suppress(OSError):
         return Path(path).exists()
     return False
 
 
 def find_existing_ancestor(path: PurePath) -> Path:
-    """Return the path or its nearest existing parent, which is on the same disk."""
+    """Return the path if it exists, else the nearest parent that exists (on the same disk)."""
     places = (Path(path), *Path(path).parents)
     return next((place for place in places if is_accessible(place)), places[-1])
 
@@ -88,7 +88,7 @@ def require_minimum_space(folder: PurePath, what: str) -> None:
 
 
 def require_disk_space(folder: PurePath, needed_mib: int, what: str, where: str = "") -> None:
-    """Raise `NoSpaceError` at `where` (default: the folder) if its disk lacks the space."""
+    """Raise `NoSpaceError` (location: `where`) if the folder's disk has too little free space."""
     free = shutil.disk_usage(find_existing_ancestor(folder)).free // 2**20
     if free < needed_mib:
         advice = "free some room there" if where else _SPACE_HINT
@@ -109,7 +109,7 @@ _TAG_TEXT = (
 
 
 def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> None:
-    """Write a file atomically: a reader, or a crash, sees the old file or the new one."""
+    """Write a file atomically: a reader sees the old or the new content, even after a crash."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -128,7 +128,7 @@ def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> Non
 
 
 def replace_path(source: Path, target: Path) -> None:
-    """Rename a file over another; retry on Windows, where a virus scanner may read either."""
+    """Rename `source` over `target`; on Windows, retry, since a virus scanner may open a file."""
     for pause in _RENAME_PAUSES if sys.platform == "win32" else ():
         with contextlib.suppress(PermissionError):
             source.replace(target)
@@ -140,7 +140,7 @@ def replace_path(source: Path, target: Path) -> None:
 def copy_file(source: Path, target: Path) -> None:
     """Copy `source` to the new file `target`, as a reflink if the file system supports that."""
     if sys.platform == "linux":
-        import fcntl  # noqa: PLC0415 - Windows has none
+        import fcntl  # noqa: PLC0415 - Windows has no fcntl
 
         with source.open("rb") as old, target.open("wb") as new, contextlib.suppress(OSError):
             fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
@@ -149,7 +149,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def replace_symlink(path: PurePath, to: str) -> None:
-    """Create a symbolic link to `to` at `path`, and replace what is there."""
+    """Create a symbolic link at `path` that points to `to`; replace an existing file or link."""
     target = Path(path)
     new = target.with_name(f".{target.name}.{os.getpid()}")
     new.unlink(missing_ok=True)
@@ -158,7 +158,7 @@ def replace_symlink(path: PurePath, to: str) -> None:
 
 
 def write_user_file(path: PurePath, text: str) -> None:
-    """Write to a path that the user chose; write directly to a device, a pipe or a link."""
+    """Write text to the user's path: atomically, or directly for a device, a pipe or a link."""
     target = Path(path).absolute()
     try:
         if target.exists() and (target.is_symlink() or not target.is_file()):
@@ -174,7 +174,7 @@ def write_user_file(path: PurePath, text: str) -> None:
 
 
 def create_owned_folder(folder: PurePath) -> Path:
-    """Create `folder` and mark it as managed; refuse one with content and no mark."""
+    """Create `folder` and mark it as managed; raise `NotOwnedError` if it has unmanaged content."""
     path, where = Path(folder), str(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -188,7 +188,7 @@ def create_owned_folder(folder: PurePath) -> Path:
         )
         raise TorchyardError(message, location=where, hint=hint) from error
     if not is_owned(path):
-        for temporary in path.glob(f".{TAG}.*"):  # SIGKILL came before the mark was renamed
+        for temporary in path.glob(f".{TAG}.*"):  # left by SIGKILL during `mark_owned`
             temporary.unlink()
         if any(path.iterdir()):
             raise NotOwnedError(
@@ -213,13 +213,13 @@ def is_marked(folder: PurePath) -> bool:
 
 
 def is_owned(path: PurePath) -> bool:
-    """Return True if `path` or a parent folder is marked as managed, symbolic links resolved."""
+    """Return True if `path` (symbolic links resolved) or a parent folder is marked as managed."""
     real = Path(path).resolve()
     return any(map(is_marked, (real, *real.parents)))
 
 
 def remove_owned(path: PurePath) -> None:
-    """Remove a managed file, link or tree, if any; raise `NotOwnedError` if it is not managed."""
+    """Remove a managed file, link or tree if it exists; raise `NotOwnedError` if unmanaged."""
     target = Path(path)
     if not target.exists() and not target.is_symlink():
         return
@@ -234,7 +234,7 @@ def remove_owned(path: PurePath) -> None:
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
-    """Empty a managed folder except for its mark, its lock and the paths `but`; `first` first."""
+    """Remove the entries of a managed folder, `first` first, but not its mark, lock and `but`."""
     path = Path(folder)
     if not is_marked(path):
         raise NotOwnedError("torchyard did not make this and will not empty it", location=str(path))
@@ -251,7 +251,7 @@ def _remove_except(children: Iterable[Path], preserved: Set[Path]) -> None:
 
 
 def read_artifact(path: PurePath) -> Artifact:
-    """Return name, sha256 and size in bytes of a file."""
+    """Return a file's name, sha256 and size in bytes."""
     with Path(path).open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return Artifact(Path(path).name, digest, Path(path).stat().st_size)
@@ -259,12 +259,12 @@ def read_artifact(path: PurePath) -> Artifact:
 
 @contextmanager
 def lock_folder(folder: PurePath) -> Iterator[None]:
-    """Lock a folder for this process, until any exit; raise `BusyError` with the other process."""
+    """Lock a folder during the block; raise `BusyError` if another process has locked it."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 - only where something is done
 
     holder = Path(folder) / _HOLDER_FILE
     holder.parent.mkdir(parents=True, exist_ok=True)
-    guard = FileLock(Path(folder) / _LOCK_FILE)
+    guard = FileLock(Path(folder) / _LOCK_FILE)  # released at any exit, even a kill
     try:
         guard.acquire(timeout=0)
     except Timeout as error:
@@ -277,7 +277,7 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
         ) from error
     try:
         _end_killed_run(read_lock_holder(folder), folder)
-        # Not earlier: the remaining processes of the killed run are found by its id in this file
+        # Only now replace the id in this file: it identified the processes of the killed run
         write_atomic(holder, process_group.RUN_ID)
         try:
             yield
@@ -288,7 +288,7 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
 
 
 def read_lock_holder(folder: PurePath) -> str:
-    """Return the run that holds a folder's lock, or was killed while it held it; "" if none."""
+    """Return the id of the run that holds the lock, or was killed with the lock; "" without one."""
     holder = Path(folder) / _HOLDER_FILE
     return holder.read_text(encoding="utf-8") if holder.exists() else ""
 

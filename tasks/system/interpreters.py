@@ -20,7 +20,7 @@ _PYTHON_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
 def find_interpreter(requested: str) -> Interpreter:
-    """Return the Python with that name, version or path; `auto` is the base Python of doit."""
+    """Return the Python with this name, version or path; for `auto`, the base Python of doit."""
     path = _find_base_python() if requested == "auto" else _find_python(requested)
     query = (
         "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable); "
@@ -38,7 +38,7 @@ def find_interpreter(requested: str) -> Interpreter:
 
 
 def read_interpreter(requested: str) -> Interpreter:
-    """Return the same from files only; without a version, assume that of the running Python."""
+    """Return the requested Python from files only; an unknown version counts as this Python's."""
     running_version = ".".join(map(str, sys.version_info[:3]))
     if requested == "auto":
         path, version = Path(_find_base_python()), running_version
@@ -56,7 +56,7 @@ def read_interpreter(requested: str) -> Interpreter:
 
 
 def _read_version_from_files(python: Path) -> str:
-    """Return the version from pyvenv.cfg, the file's name or its folders; "" if none has it."""
+    """Return a Python's version from pyvenv.cfg, or from file and folder names; "" if unknown."""
     prefix = python.parent.parent
     if (venv := prefix / "pyvenv.cfg").is_file():
         match = _VENV_VERSION.search(venv.read_text(encoding="utf-8", errors="replace"))
@@ -70,7 +70,7 @@ def _read_version_from_files(python: Path) -> str:
 
 
 def _list_package_folders(python: Path, version: str) -> list[Path]:
-    """Return the folders that may hold the packages of the interpreter at that path."""
+    """Return the folders that may contain the packages of the interpreter `python`."""
     prefix, lib = python.parent.parent, f"lib/python{format_major_minor(version)}"
     debian = [prefix / "lib/python3/dist-packages", prefix / "local" / lib / "dist-packages"]
     windows = [python.parent / "Lib/site-packages", prefix / "Lib/site-packages"]
@@ -91,7 +91,7 @@ def _build_python_error(requested: str) -> SettingsError:
 def _resolve_python_path(requested: str) -> str:
     """Return the path of a Python given by a path or a command name."""
     path = Path(requested).expanduser()
-    if path.name != requested:  # "./python" is not the one on PATH
+    if path.name != requested:  # "./python" must not find another python on PATH
         path = path.absolute()
     return shutil.which(str(path)) or str(path)
 
@@ -100,7 +100,7 @@ def _find_python(requested: str) -> str:
     if not _PYTHON_VERSION.fullmatch(requested):
         return _resolve_python_path(requested)
     path = shutil.which(f"python{requested}")
-    # A version manager's shim can be on PATH without a Python
+    # A version manager's shim can be on PATH although its Python is not installed
     if path and shell.try_capture(path, "-c", "", what="try Python") is not None:
         return path
     from tasks.system.environments import find_uv  # noqa: PLC0415 - rarely needed
@@ -110,7 +110,7 @@ def _find_python(requested: str) -> str:
     path = (shell.try_capture(*argv, what="look for Python", env=env) or "").strip()
     if path and shell.try_capture(path, "-c", "", what="try Python") is not None:
         return path
-    minor = format_major_minor(requested)  # no system has a package for a patch release
+    minor = format_major_minor(requested)  # package managers have no package for a patch release
     setting = "" if requested == minor else f' and set python: "{minor}"'
     raise UnsatisfiableError(
         f"torchyard found no Python {requested}",
@@ -120,7 +120,7 @@ def _find_python(requested: str) -> str:
 
 
 def find_torch(folders: list[Path]) -> InstalledTorch | None:
-    """Return the torch in the first folder that has one, from its version.py: importing is slow."""
+    """Return the first torch in `folders`, or None, from its version.py: importing is slow."""
     places = (folder / "torch" for folder in folders)
     torch = next((place for place in places if (place / "version.py").is_file()), None)
     if torch is None:

@@ -1,4 +1,4 @@
-"""Render Jinja templates; the quoting rules of the shells are in `tasks.core.shell_quoting`."""
+"""Render Jinja templates with filters that quote for shells (`tasks.core.shell_quoting`)."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _TEMPLATE_FILTERS = {
 
 
 def render_template(template: PurePath, values: Mapping[str, Any]) -> str:
-    """Return the text of a Jinja template; a name that is missing in `values` raises."""
+    """Return the rendered Jinja template; raise if `values` lacks a name that the template uses."""
     return _load_environment(str(template.parent)).get_template(template.name).render(**values)
 
 
 @cache
 def _load_environment(folder: str) -> jinja2.Environment:
-    import jinja2  # noqa: PLC0415 - a tenth of a second that loading a plan must not pay
+    import jinja2  # noqa: PLC0415 - takes 0.1 s, and loading a plan needs no template
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
-        # in a script, the filter of its shell quotes each value
+        # only in HTML: in a script, a filter for its shell quotes each value
         autoescape=jinja2.select_autoescape(("html.j2",), default=False),
         keep_trailing_newline=True,
         trim_blocks=True,

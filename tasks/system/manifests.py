@@ -1,4 +1,4 @@
-"""Write, remove and read manifests: the outputs of a stage as JSON files with stable bytes."""
+"""Write, remove and read manifests: reproducible JSON files with the outputs of a stage."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def write_manifest(path: PurePath, outputs: Any) -> None:
 
 
 def remove_manifests(*paths: PurePath) -> None:
-    """Remove manifests before anything changes: an interrupted stage must not leave one."""
+    """Remove a stage's manifests before it starts: an interrupted stage must not leave one."""
     for path in paths:
         Path(path).unlink(missing_ok=True)
 
 
 def read_manifest(path: PurePath, kind: type[T]) -> T:
-    """Return a stage's outputs; raise `TorchyardError` if the file is missing or not a `kind`."""
+    """Return the outputs in a manifest; raise `TorchyardError` if it is missing or not a `kind`."""
     file = Path(path)
     try:
         return parse_json(file.read_bytes(), kind)
@@ -46,7 +46,7 @@ def read_manifest(path: PurePath, kind: type[T]) -> T:
 
 
 def parse_json(text: bytes | str, kind: type[T]) -> T:
-    """Return the dataclass that a JSON text holds; raise `ValueError` if it is not a `kind`."""
+    """Parse a JSON text into the dataclass `kind`; raise `ValueError` if it does not match."""
     adapter: Any = _build_adapter(kind)  # type: ignore[arg-type]  # every type is hashable
     result: T = adapter.validate_json(text)
     return result
@@ -54,11 +54,11 @@ def parse_json(text: bytes | str, kind: type[T]) -> T:
 
 @cache
 def _build_adapter(kind: Any) -> Any:
-    from pydantic import TypeAdapter  # noqa: PLC0415 - a third of the time of doit list
+    from pydantic import TypeAdapter  # noqa: PLC0415 - would take a third of the time of doit list
 
     return TypeAdapter(kind)
 
 
 def build_record_path(path: PurePath) -> PurePath:
-    """Return the path of a manifest's record: `wheel.json` has `wheel.record.json`."""
+    """Return the path of a manifest's record: `wheel.record.json` for `wheel.json`."""
     return path.with_suffix(".record.json")

@@ -1,6 +1,6 @@
-"""Print lines, warnings and progress; without a console they go to standard output.
+"""Print lines, warnings and progress to the current listener, by default standard output.
 
-Passwords in URLs are removed. If several stages run at once, each line belongs to a stage.
+Passwords in URLs are removed. Each line belongs to a stage, since several stages can run at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OutputListener(Protocol):
         """Show a warning prominently."""
 
     def show_progress(self, text: str, progress: Progress | None = None) -> None:
-        """Show the current step in place of the last one, and its progress."""
+        """Show the current step and its progress, in place of the previous step."""
 
 
 class _PlainListener:
@@ -74,18 +74,18 @@ def label_output(name: str) -> Iterator[None]:
 
 
 def read_output_stage() -> str:
-    """Return the stage of the current output, "" if not set."""
+    """Return the name of the stage that the current output belongs to, "" if not set."""
     return _output_stage.get()
 
 
 def bind_current_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Return `function` bound to the current context, for a thread that has none."""
+    """Return `function` bound to the current contextvars context, for use in a new thread."""
     context = contextvars.copy_context()
     return lambda *args, **named: context.run(function, *args, **named)
 
 
 def print_line(text: str) -> None:
-    """Print a line that stays."""
+    """Print a permanent line, not a live one."""
     _active_listener[0].print_line(redact_secrets(text))
 
 
@@ -100,5 +100,5 @@ def print_warning(text: str) -> None:
 
 
 def show_progress(text: str, progress: Progress | None = None) -> None:
-    """Show the current step, only on a terminal; a log shows `progress` about once a minute."""
+    """Show the current step on a terminal; a log shows only `progress`, about once a minute."""
     _active_listener[0].show_progress(redact_secrets(text), progress)

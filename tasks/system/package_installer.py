@@ -41,7 +41,7 @@ sys.exit(main())
 
 @dataclass(frozen=True)
 class DownloadRequest:
-    """A wheel, or an sdist, to fetch into the folder `landing`, for the interpreter `python`.
+    """A wheel or sdist to download into the folder `landing` for the interpreter `python`.
 
     `index` is a URL or a folder of wheels, "" for the default index. An sdist's requirement must
     pin a version (`name==1.0`).
@@ -57,7 +57,7 @@ class DownloadRequest:
 
 @dataclass(frozen=True)
 class InstallOptions:
-    """Constraints ("name==1.2"), an index besides the default one, requirement files, options."""
+    """Constraints ("name==1.2"), an extra index ("" for none), requirement files, other options."""
 
     constraints: tuple[str, ...] = ()
     index: str = ""
@@ -67,7 +67,7 @@ class InstallOptions:
 
 @dataclass(frozen=True)
 class PackageInstaller:
-    """An installer for one interpreter; `target` is another folder, for build tools."""
+    """An installer for one interpreter, into its site-packages or the folder `target`."""
 
     python: str
     uv: str | None
@@ -86,7 +86,7 @@ class PackageInstaller:
         index_client.run_index_client(argv, what, self.log)
 
     def install_locked(self, locked: LockedPackages, index: str = "") -> None:
-        """Install the locked packages. Raises `BadArtifactError` if a file has another digest."""
+        """Install the locked packages; raise `BadArtifactError` if a file has another digest."""
         if not locked:
             return
         requirements_file = self.log.with_name(f"{PurePath(self.log).stem}-locked.txt")
@@ -99,7 +99,7 @@ class PackageInstaller:
     def build_install_argv(
         self, requirements: Sequence[str], extra: InstallOptions = InstallOptions()
     ) -> tuple[str, ...]:
-        """Return the install command; it depends on whether the index is a folder."""
+        """Return the install command of uv or pip; a folder as index becomes `--find-links`."""
         pip = (self.python, "-m", "pip", "install", "--disable-pip-version-check")
         uv = (self.uv or "uv", "pip", "install", "--python", self.python, "--no-progress")
         return (
@@ -113,7 +113,7 @@ class PackageInstaller:
         )
 
     def install_wheel(self, wheel: PurePath, extra: InstallOptions = InstallOptions()) -> None:
-        """Install a wheel file, also over another build of the same version."""
+        """Install a wheel file, even if another build of the same version is installed."""
         what, requirements = f"install {wheel.name}", [str(wheel)]
         if self.uv:
             reinstall = ("--reinstall-package", wheel.name.partition("-")[0])
@@ -129,13 +129,13 @@ class PackageInstaller:
 
 
 def format_hashed_requirements(locked: LockedPackages) -> str:
-    """Return the packages as a requirements file, with `--hash` for every digest."""
+    """Return a requirements file with the packages, and with `--hash` for every digest."""
     digests = {pin: "".join(f" --hash=sha256:{digest}" for digest in locked[pin]) for pin in locked}
     return "".join(f"{pin}{digests[pin]}\n" for pin in sorted(locked))
 
 
 def download_distribution(job: DownloadRequest) -> Path:
-    """Fetch one wheel or sdist without requirements and without running its code."""
+    """Download a wheel or sdist, without its requirements and without running its code."""
     files.remove_owned(job.landing)
     files.create_owned_folder(job.landing)
     index_client.run_index_client(build_download_argv(job), f"fetch {job.requirement}", job.log)
@@ -143,7 +143,7 @@ def download_distribution(job: DownloadRequest) -> Path:
 
 
 def build_download_argv(job: DownloadRequest) -> tuple[str, ...]:
-    """Return the download command; it depends on whether the index is a folder."""
+    """Return the `pip download` command; a folder as index becomes `--find-links`."""
     form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
     pip = ("-c", _PIP_WITHOUT_SETUP) if job.sdist else ("-m", "pip")
     argv = (job.python, *pip, "download", "--no-deps", *form, "--progress-bar", "off")
@@ -153,7 +153,7 @@ def build_download_argv(job: DownloadRequest) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class DigestLister:
-    """A reader of package digests, which runs uv; `folder` is for temporary files."""
+    """A reader of package digests in an index; it runs uv with temporary files in `folder`."""
 
     uv: str | None
     python: str
@@ -161,7 +161,7 @@ class DigestLister:
     log: PurePath
 
     def find_digests(self, packages: Iterable[InstalledPackage], index: str = "") -> LockedPackages:
-        """Return each pin with its digests, from `index` and the default index."""
+        """Return pin → sha256 digests of the packages, from `index` and the default index."""
         requested = {package.name: package for package in packages}
         if not requested:
             return {}
@@ -187,7 +187,7 @@ class DigestLister:
 
 
 def _select_digests(installed: InstalledPackage, listed: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the digests of the files in the index that fit the installed package."""
+    """Return the digests of the index's compatible wheels, else of its sdist, else of any wheel."""
     wheels = list(listed.get("wheels", ()))
     sdists = [listed["sdist"]] if "sdist" in listed else []
     compatible = [wheel for wheel in wheels if installed.tags & _parse_wheel_tags(wheel)]

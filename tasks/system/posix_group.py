@@ -1,4 +1,4 @@
-"""End a POSIX process group with SIGINT, SIGTERM and SIGKILL; after a failure, its session."""
+"""End a POSIX process group by SIGINT, SIGTERM and SIGKILL; after a failure, also its session."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from collections.abc import Callable
 from subprocess import Popen, TimeoutExpired
 from typing import Any
 
-assert sys.platform != "win32"  # noqa: S101 - so mypy leaves the rest alone there
+assert sys.platform != "win32"  # noqa: S101 - so that mypy skips this module on Windows
 
 POPEN_OPTIONS: dict[str, Any] = {"start_new_session": True}
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """Do nothing: the child already leads its group, and a server leaves that group."""
+    """Do nothing: `POPEN_OPTIONS` put the child in its own group, and servers leave that group."""
 
 
 def end_child(child: Popen[str], grace: float) -> None:
-    """End the remaining processes, with `grace` seconds between two signals.
+    """End the child's process group: send each signal in turn, `grace` seconds apart.
 
     SIGTERM and SIGKILL also go to processes that left the group: Ninja waits for its compilers,
     which react slowly to SIGINT when memory is full.
@@ -51,7 +51,7 @@ def interrupt_child(child: Popen[str]) -> None:
 
 
 def _signal_group(child: Popen[str], number: int) -> bool:
-    """Return False if no process is left to signal."""
+    """Send a signal to the child's group; return False if the group has no process left."""
     with contextlib.suppress(OSError):
         os.killpg(child.pid, number)
         return True
@@ -59,7 +59,7 @@ def _signal_group(child: Popen[str], number: int) -> bool:
 
 
 def _wait_until_gone(find_running: Callable[[], object], patience: float) -> bool:
-    """Return True if no process is running any more within `patience` seconds."""
+    """Wait up to `patience` seconds; return True as soon as `find_running` finds no process."""
     pause = threading.Event()
     for _ in range(int(patience / 0.05)):
         if not find_running():
@@ -69,7 +69,7 @@ def _wait_until_gone(find_running: Callable[[], object], patience: float) -> boo
 
 
 def _has_live_members(group: int) -> bool:
-    """Return True if a process of the group is running; a zombie does not count."""
+    """Return True if the group has a running process; zombies do not count."""
     with contextlib.suppress(OSError):
         os.killpg(group, 0)
         return bool(_find_live_processes(group, os.getpgid))
@@ -77,18 +77,18 @@ def _has_live_members(group: int) -> bool:
 
 
 def _signal_session(leader: int, number: int) -> list[int]:
-    """Signal every process of the session and continue stopped ones; return their ids."""
+    """Send a signal and SIGCONT to every process of the session; return the process ids."""
     pids = _find_live_processes(leader, os.getsid)
     for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
-            os.kill(pid, signal.SIGCONT)  # a stopped process handles a signal only then
+            os.kill(pid, signal.SIGCONT)  # only then does a stopped process handle the signal
     return pids
 
 
 def _find_live_processes(leader: int, leader_of: Callable[[int], int]) -> list[int]:
-    """Return the processes of that leader's group or session."""
-    import psutil  # noqa: PLC0415 - only where a child left someone behind
+    """Return the ids of live processes whose group or session (by `leader_of`) has this leader."""
+    import psutil  # noqa: PLC0415 - only if a child left processes behind
 
     pids = []
     for process in psutil.process_iter(["status"]):

@@ -1,4 +1,4 @@
-"""Start a child in a group, and end the child with all its descendants."""
+"""Start a child in its own process group, and end the child with all its descendants."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _live_children: set[subprocess.Popen[str]] = set()
 def start_child(
     argv: Sequence[str], *, serves: bool = False, **options: Any
 ) -> subprocess.Popen[str]:
-    """Start a child in a new group; `end_group` ends it, except for servers if it `serves`."""
+    """Start a child in a new group; with `serves`, servers that it starts survive `end_group`."""
     child: subprocess.Popen[str] = subprocess.Popen(argv, **group.POPEN_OPTIONS, **options)
     _live_children.add(child)
     try:
@@ -39,30 +39,30 @@ def start_child(
 
 
 def end_group(child: subprocess.Popen[str]) -> None:
-    """End the rest of the group; after a failure, also the processes that left the group."""
+    """End the child's process group; after a failure, also end processes that left the group."""
     group.end_child(child, GRACE_SECONDS)
     _live_children.discard(child)
 
 
 def interrupt_all() -> None:
-    """Ask every running child to stop, also those of other threads. Does not wait."""
+    """Ask the running children of all threads to stop; do not wait for them."""
     for child in tuple(_live_children):
         group.interrupt_child(child)
 
 
 RUN_VARIABLE = "TORCHYARD_RUN"
-RUN_ID = f"{os.getpid()}-{secrets.token_hex(4)}"  # a process id is reused, this is not
+RUN_ID = f"{os.getpid()}-{secrets.token_hex(4)}"  # unique, since a process id can be reused
 _TERMINATE_TIMEOUT = 5.0  # seconds between the request to stop and the kill
-_END_ROUNDS = 3  # a process may have started another one before it ended
-# Programs that are started for a build and also serve others after it
+_END_ROUNDS = 3  # more than one: a process may start another before it ends
+# Programs that a build may start and that serve other programs after the build
 _SERVER_PROGRAMS = ("ssh", "git-credential")
-# Only sccache's server has this variable; its clients have the same name. Compilers that the
-# server starts have their client's environment, and so the mark.
+# Only sccache's server has this variable; its clients have the same program name. Compilers that
+# the server starts inherit the client's environment, with RUN_VARIABLE.
 _SCCACHE_SERVER_VARIABLE = "SCCACHE_START_SERVER"
 
 
 def end_leftover_processes(run: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """End the remaining processes of a run; return the names of ended and of surviving ones."""
+    """End the remaining processes of a run; return the names of ended and surviving programs."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
     stopped: set[str] = set()
@@ -83,12 +83,12 @@ def end_leftover_processes(run: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def list_running_programs(run: str) -> tuple[str, ...]:
-    """Return the names of the programs of that run that are still running."""
+    """Return the names of a run's programs that are still running."""
     return tuple(sorted({name for _, name in _find_run_processes(run)}))
 
 
 def _find_run_processes(run: str) -> Iterator[tuple[psutil.Process, str]]:
-    """Yield the processes of that run with the names of their programs."""
+    """Yield a run's processes with their program names, without servers and zombies."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
     for process in psutil.process_iter():

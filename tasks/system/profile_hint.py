@@ -11,7 +11,7 @@ from tasks.core.errors import TorchyardError
 from tasks.core.model import STAGE_VERBS
 
 _STAGE_NAMES = rf"(?:{'|'.join(STAGE_VERBS)})(?::[\w-]+(?:\.[\w-]+)*)?"
-# As commands are written in hints, separately or in a sentence
+# A doit command in a hint, on a line of its own or in a sentence
 _DOIT_COMMAND = re.compile(
     rf"\bdoit (?>(?:clean(?: (?:{_STAGE_NAMES})\b)?|{_STAGE_NAMES}|build|doctor|settings"
     r"|explain|diagnose"
@@ -22,7 +22,7 @@ _DOIT_COMMAND = re.compile(
 
 
 def read_default_profile() -> str:
-    """Return the default profile of `doit`."""
+    """Return the default profile: TORCHYARD_PROFILE, else `quickstart`."""
     return os.environ.get("TORCHYARD_PROFILE", "quickstart")
 
 
@@ -32,7 +32,7 @@ def format_profile_argument(name: str) -> str:
 
 
 def add_profile_argument(todo: str, name: str) -> str:
-    """Return a hint with this profile added to each doit command."""
+    """Return the hint `todo` with `profile=NAME` added to each doit command."""
     return _DOIT_COMMAND.sub(lambda found: found[0] + format_profile_argument(name), todo)
 
 

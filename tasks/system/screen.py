@@ -1,4 +1,4 @@
-"""Terminal output: width, colours, characters, and live lines below the lines that stay."""
+"""Write terminal output: width, colours, characters, permanent lines and live lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MIN_COLUMNS = 40
 
 
 def read_terminal_width(most: int = PROSE_COLUMNS, piped: int = PROSE_COLUMNS) -> int:
-    """Return COLUMNS or the terminal's width, at most `most`; in a pipe return `piped`."""
+    """Return COLUMNS, else the terminal's width, at most `most`; in a pipe, return `piped`."""
     columns = shutil.get_terminal_size((piped, 24)).columns
     return max(min(columns, max(most, piped)), _MIN_COLUMNS)
 
@@ -35,17 +35,17 @@ def has_colours(out: TextIO) -> bool:
 
 
 def colour_text(text: str, style: str, out: TextIO | None = None) -> str:
-    """Return `text` in a colour if `out` (standard output) has colours."""
+    """Return `text` with the ANSI `style` if `out` (default: standard output) shows colours."""
     return f"\x1b[{style}m{text}\x1b[0m" if style and has_colours(out or sys.stdout) else text
 
 
 def is_live(out: TextIO) -> bool:
-    """Return True for a terminal that can redraw lines, outside CI."""
+    """Return True if `out` is a terminal that can redraw lines, and this is not CI."""
     return out.isatty() and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def choose_glyphs(out: TextIO | None = None) -> text_layout.Glyphs:
-    """Return the characters for bars and cuts that the encoding of `out` has."""
+    """Return the glyphs for bars and ellipses that `out` can encode: Unicode blocks or ASCII."""
     encoding = getattr(out or sys.stdout, "encoding", None) or "utf-8"
     try:
         "".join(vars(text_layout.BLOCK_GLYPHS).values()).encode(encoding)
@@ -55,14 +55,14 @@ def choose_glyphs(out: TextIO | None = None) -> text_layout.Glyphs:
 
 
 def print_labeled_text(key: str, text: str, indent: int, columns: int | None = None) -> None:
-    """Print `key` and, from the column `indent` on, `text` in lines that fit the terminal."""
+    """Print `key`, then `text` from the column `indent` on, wrapped to the terminal."""
     columns = columns or read_terminal_width()
     for line in text_layout.format_labeled_lines(key, text, indent, columns):
         print_report(line)
 
 
 def print_status_rows(rows: Sequence[tuple[str, str, str]]) -> None:
-    """Print a row for each name, state and reason, in columns."""
+    """Print rows of name, state and reason in aligned columns."""
     width = max(len(name) for name, _, _ in rows)
     for name, state, reason in rows:
         key = f"{name:<{width}}  {state:<10}  "
@@ -70,7 +70,7 @@ def print_status_rows(rows: Sequence[tuple[str, str, str]]) -> None:
 
 
 def format_for_stderr(text: str, before: int = 0) -> str:
-    """Return an error wrapped for standard error, after a prefix of `before` columns."""
+    """Wrap an error message for a terminal; its first line follows a prefix of `before` columns."""
     if not sys.stderr.isatty():
         return text
     first, end, following = text.partition("\n")
@@ -80,16 +80,16 @@ def format_for_stderr(text: str, before: int = 0) -> str:
     return "\n".join(lines)[before:] + end + rest
 
 
-DrawFunction = Callable[[text_layout.DrawingArea], str]  # returns lines that fit
+DrawFunction = Callable[[text_layout.DrawingArea], str]  # returns lines that fit the area
 _REDRAW_INTERVAL = 1.0  # seconds
 _COLOURED_COLUMNS = 12  # at the start of a live line
-_ECHO_COLUMNS = len("^C")  # which a terminal appends, and which must not wrap the line
+_ECHO_COLUMNS = len("^C")  # space for the ^C that a terminal echoes after a line
 _ASCII_FALLBACKS = {"…": "...", "→": "->", "–": "-", "—": "-", "×": "x"}
 _ASCII_FALLBACKS |= {"“": '"', "”": '"', "’": "'"}
 
 
 def _replace_unencodable(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Replace a character that the encoding lacks; an undecodable byte of a file name stays."""
+    """Return a substitute for a character that the encoding lacks, or an undecodable byte as is."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     sign, end = error.object[error.start], error.start + 1
@@ -101,13 +101,13 @@ codecs.register_error("torchyard", _replace_unencodable)
 
 
 def configure_stream(stream: TextIO) -> None:
-    """Make every text writable to `stream`, whatever its encoding."""
+    """Let `stream` replace characters that its encoding lacks, so that no write fails."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="torchyard")
 
 
 class Screen:
-    """A stream of whole lines; if it is `live`, with lines below them that are redrawn."""
+    """An output stream of permanent lines; on a terminal (`live`), with live lines below."""
 
     def __init__(self, out: TextIO) -> None:
         self.out = out
@@ -124,12 +124,12 @@ class Screen:
         configure_stream(out)
 
     def encode_with_fallback(self, text: str) -> str:
-        """Return `text` as this stream can show it."""
+        """Return `text` with substitutes for the characters that this stream cannot encode."""
         encoding = getattr(self.out, "encoding", None) or "utf-8"
         return text.encode(encoding, "torchyard").decode(encoding, "replace")
 
     def write_lines(self, text: str) -> None:
-        """Write lines that stay, above the live lines, without passwords of URLs."""
+        """Write permanent lines above the live lines, without the passwords in URLs."""
         text = redact_secrets(text)
         with self._lock:
             self._erase_live_lines()
@@ -138,7 +138,7 @@ class Screen:
             self.out.flush()
 
     def ring_bell(self) -> None:
-        """Ring the bell of this terminal, else of standard error's; never in CI or a log."""
+        """Ring the bell of this terminal, else of standard error; do nothing in CI or a log."""
         for stream in () if "CI" in os.environ else (self.out, sys.stderr):
             if stream.isatty():
                 with contextlib.suppress(OSError, ValueError):
@@ -147,7 +147,7 @@ class Screen:
                 return
 
     def start_live_lines(self, draw: DrawFunction) -> None:
-        """Show what `draw` returns, redrawn each second, until `stop_live_lines`."""
+        """Show the lines that `draw` returns; redraw them every second until `stop_live_lines`."""
         self.stop_live_lines()
         self._draw = draw
         self.redraw_live_lines()
@@ -157,19 +157,19 @@ class Screen:
         atexit.register(self.stop_live_lines)  # a daemon thread must not write while Python exits
 
     def stop_live_lines(self) -> None:
-        """Erase the live lines and end their thread."""
+        """Erase the live lines and end the redraw thread."""
         self._over.set()
         with self._lock:
             self._draw = None
             self._erase_live_lines()
             self.out.flush()
-        if self._beat:  # outside of the lock, which it may be waiting for
+        if self._beat:  # outside of the lock: the thread may be waiting for it
             self._beat.join(_REDRAW_INTERVAL)
         self._beat = None
         atexit.unregister(self.stop_live_lines)
 
     def redraw_live_lines(self) -> None:
-        """Redraw the live lines for the terminal's size now; in the background draw nothing."""
+        """Redraw the live lines for the current terminal size; do nothing in a background job."""
         with self._lock:
             if self._draw and self._is_foreground():
                 wide, high = self.read_terminal_size()
@@ -184,7 +184,7 @@ class Screen:
                 self._shown = ()  # the shell started a new line
 
     def _erase_live_lines(self) -> None:
-        """Erase the live lines; if the terminal became narrower, each may take several rows."""
+        """Erase the live lines; each takes several rows if the terminal became narrower."""
         if any(self._shown):
             columns = max(self.read_terminal_size()[0], 1)
             rows = sum(max(shown - 1, 0) // columns + 1 for shown in self._shown) - 1
@@ -197,7 +197,7 @@ class Screen:
                 self.redraw_live_lines()
 
     def read_terminal_size(self) -> tuple[int, int]:
-        """Return columns and rows from the terminal, since COLUMNS may be from before a resize."""
+        """Return the terminal's current columns and rows; COLUMNS may be from before a resize."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(self.out.fileno())
             if size.columns:
@@ -205,7 +205,7 @@ class Screen:
         return shutil.get_terminal_size()
 
     def _is_foreground(self) -> bool:
-        """Return False for a background job: the last line is then the shell's prompt."""
+        """Return False in a background job, where the last line is the shell's prompt."""
         try:
             return os.tcgetpgrp(self.out.fileno()) in (0, os.getpgrp())
         except (OSError, AttributeError):

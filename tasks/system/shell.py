@@ -1,6 +1,6 @@
 """Run processes, each with an argument list, an explicit environment, a new session and a log.
 
-Whatever ends the wait (success, failure, an interrupt) also ends the child's whole group.
+After success, failure or an interrupt, the child's whole process group is ended.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PASSED_VARIABLES = frozenset({
 })  # fmt: skip
 _IGNORES_CASE = os.name == "nt"  # Windows ignores the case of names
 PASSED_PREFIXES = ("LC_", "CCACHE_", "SCCACHE_")
-# These keep a program off the network; every child gets them unless one holds a password
+# These keep a program off the network. Every child gets them, except values with a password
 _OFFLINE_VARIABLES = frozenset({
     "PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE",
     "UV_CONFIG_FILE", "UV_FIND_LINKS", "UV_OFFLINE",
@@ -71,7 +71,7 @@ REMOTE_CACHE_VARIABLES = (
 
 @contextlib.contextmanager
 def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
-    """Let commands in the block raise `InterruptedRunError` once `stopped` returns True."""
+    """Make commands in the block raise `InterruptedRunError` once `stopped` returns True."""
     token = _is_stopped.set(stopped)
     try:
         yield
@@ -80,7 +80,7 @@ def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 def build_host_env() -> dict[str, str]:
-    """Return the variables of this process that a child may have, with English messages."""
+    """Return the environment for a child: allowed variables of this process, English messages."""
     env = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
     # Python on Windows would write to a pipe in the machine's code page
     if _IGNORES_CASE:
@@ -106,18 +106,18 @@ def _is_passed_variable(name: str, value: str) -> bool:
 
 
 def build_installer_env() -> dict[str, str]:
-    """Return the environment of uv and pip: with their variables, except for publishing."""
+    """Return the environment for uv and pip: with PIP_* and UV_* variables, except UV_PUBLISH_*."""
     installer_variables = {
         name: value
         for name, value in os.environ.items()
         if name.startswith(("PIP_", "UV_")) and not name.startswith("UV_PUBLISH_")
     }
-    # The first error must be one line of the log
+    # UV_NO_WRAP: each error is a single line of the log
     return {**build_host_env(), **installer_variables, "UV_NO_WRAP": "1"}
 
 
 def read_remote_cache_variables() -> dict[str, str]:
-    """Return the variables that only a compiler cache gets: address and login of its remote."""
+    """Return the variables for a compiler cache only: address and login of its remote cache."""
     return {
         name: value for name, value in os.environ.items() if name.startswith(REMOTE_CACHE_VARIABLES)
     }
@@ -156,7 +156,7 @@ def run_command(
 
 
 def capture_output(command: Command) -> str:
-    """Return the standard output of a short command; its standard error is only for a failure."""
+    """Return the standard output of a short command; a failure also shows standard error."""
     out: list[str] = []
     err: list[str] = []
     if code := _run_and_wait(command, out.append, err.append):
@@ -168,7 +168,7 @@ def capture_output(command: Command) -> str:
 def try_capture(
     *argv: str, what: str, timeout: float | None = None, env: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return the output of a short command, by default in the host's env, None if it fails."""
+    """Return a short command's standard output, None if it fails; `env` defaults to the host's."""
     try:
         return capture_output(Command(argv, env or build_host_env(), what, timeout=timeout))
     except (CommandFailedError, MissingToolError):
@@ -203,7 +203,7 @@ def _run_and_wait(
 
 
 def _wait_or_stop(child: subprocess.Popen[str], stop: threading.Event) -> int:
-    """Return the exit code, or that of SIGINT if `stop` is set before the child ends."""
+    """Wait for the child; return its exit code, or -SIGINT if `stop` is set before it ends."""
     while not stop.is_set():
         with contextlib.suppress(subprocess.TimeoutExpired):
             return child.wait(_STOP_CHECK_INTERVAL)
@@ -218,7 +218,7 @@ def _require_not_stopped(command: Command) -> None:
 def _start_process(command: Command, *, split: bool) -> subprocess.Popen[str]:
     program = command.argv[0]
     if os.name == "nt" and PurePath(program).name == program:
-        # Windows would search the PATH of this process and not of the child
+        # Windows would search the PATH of this process, not the child's PATH
         program = shutil.which(program, path=command.env.get("PATH", "")) or program
     try:
         return process_group.start_child(
@@ -242,7 +242,7 @@ def _start_process(command: Command, *, split: bool) -> subprocess.Popen[str]:
 
 def _start_reader(stream: IO[str] | None, take: Callable[[str], None]) -> threading.Thread:
     def read_stream() -> None:
-        with contextlib.suppress(ValueError):  # the stream is closed at the very end
+        with contextlib.suppress(ValueError):  # the stream was closed while it was read
             for line in stream or ():
                 take(line)
 
@@ -268,7 +268,7 @@ def _open_log(command: Command) -> Iterator[IO[str]]:
 def _build_command_error(
     command: Command, code: int, tail: Sequence[str], offset: int = 0, unwritten: Iterable[str] = ()
 ) -> CommandFailedError:
-    """Return the exception, with the first error in the output, or its last line, as message."""
+    """Return the error of a failed command, with the first error or the last line of its output."""
     from tasks.diagnosis.failure_matches import ParsedLog  # noqa: PLC0415 - only where it failed
     from tasks.diagnosis.first_error import find_error_or_last_line  # noqa: PLC0415
 
@@ -291,7 +291,7 @@ def _build_command_error(
 def _read_output(
     log: PurePath | None, offset: int, tail: Iterable[str], unwritten: Iterable[str]
 ) -> list[RawLine]:
-    """Return the lines of the log from the byte `offset` and the unwritten ones, else the tail."""
+    """Return the log from the byte `offset` plus the unwritten lines; without a log, the tail."""
     from tasks.diagnosis.log_io import read_log  # noqa: PLC0415 - only where something failed
     from tasks.diagnosis.log_lines import RawLine  # noqa: PLC0415
 
@@ -309,7 +309,7 @@ _NOTIFY_TIMEOUT = 10.0  # seconds
 def run_notification(
     command: tuple[str, ...], outcome: str, profile: str, seconds: float, message: str
 ) -> None:
-    """Run the notification command with the user's whole environment, within 10 s."""
+    """Run the notification command in the user's full environment, for at most 10 s."""
     env = {
         **os.environ,
         "TORCHYARD_OUTCOME": outcome,

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
-# only in a project's folder: elsewhere they can be sources
+# Build outputs only in a project's top folder: elsewhere, such names can be sources
 _PROJECT_BUILD_FOLDERS = frozenset({"build", "dist", ".venv", "venv"})
 _PROJECT_FILES = ("setup.py", "pyproject.toml")
 _IGNORED_FOLDERS = frozenset({".git", ".hg", "__pycache__"})
@@ -24,7 +24,7 @@ _BUILD_FILES = (".ninja_log", "CMakeCache.txt")  # the files that mark a build f
 
 
 def hash_source_tree(folder: PurePath) -> str:
-    """Return the sha256 of relative path and content of every source file, in a fixed order."""
+    """Return one sha256 over the relative paths and contents of all source files, sorted."""
     root = Path(folder)
     digest = hashlib.sha256()
     for path in sorted(_iterate_sources(root)):
@@ -35,12 +35,12 @@ def hash_source_tree(folder: PurePath) -> str:
 
 
 def has_cuda_sources(folder: PurePath) -> bool:
-    """Return True if nvcc compiles one of the sources."""
+    """Return True if a source file is compiled by nvcc (.cu or .cuh)."""
     return any(path.suffix in _CUDA_SUFFIXES for path in _iterate_sources(Path(folder)))
 
 
 def find_kernels(folder: PurePath) -> tuple[PurePath, ...]:
-    """Return the .cu files to compile, relative to `folder`, without tests and third-party code."""
+    """Return the .cu files, relative to `folder`, without those of tests and third-party code."""
     sources = (path for path in _iterate_sources(Path(folder)) if path.suffix == ".cu")
     names = (path.relative_to(folder) for path in sources)
     return tuple(

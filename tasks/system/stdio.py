@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 # The errno of a pipe without a reader; Windows has no specific one
 _NO_READER = (errno.EPIPE, errno.EINVAL) if sys.platform == "win32" else (errno.EPIPE,)
-_write_failures: list[OSError] = []  # of standard output
+_write_failures: list[OSError] = []  # from writing to standard output
 
 
 class _GuardedStream(io.FileIO):
-    """A file descriptor that becomes the null device when a write to it fails."""
+    """A raw stream whose file descriptor becomes the null device when a write fails."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -33,11 +33,11 @@ class _GuardedStream(io.FileIO):
 
 
 def guard_standard_streams() -> None:
-    """Guard the standard streams of this process; a second call changes nothing."""
+    """Keep failed writes to stdout and stderr from raising; a second call does nothing."""
     for number in range(3):
         try:
             os.fstat(number)
-        except OSError:  # else children would print into the next file that is opened
+        except OSError:  # closed: children would print into the next opened file
             opened = os.open(os.devnull, os.O_RDWR)
             if opened != number:
                 os.dup2(opened, number)
@@ -47,18 +47,18 @@ def guard_standard_streams() -> None:
 
 
 def compute_exit_code(code: int | None) -> int | None:
-    """Return `code`, or 1 if it means success and standard output could not be written."""
+    """Return `code`, but 1 instead of success if a write to standard output failed."""
     sys.stdout.flush()
     return code or int(bool(_write_failures))
 
 
 def _build_guarded_stream(stream: TextIO | None, number: int) -> TextIO:
-    """Return a guarded stream; a Windows console or a test's replacement is returned unchanged."""
+    """Return `stream` with guarded writes; leave a Windows console or a test's stream unchanged."""
     guarded = _GuardedStream(number, "w", closefd=False)
     if stream is None:
         return io.TextIOWrapper(io.BufferedWriter(guarded), "utf-8", "backslashreplace")
     buffer = getattr(stream, "buffer", None)
-    raw = getattr(buffer, "raw", buffer)  # the same if PYTHONUNBUFFERED is set
+    raw = getattr(buffer, "raw", buffer)  # the buffer itself if PYTHONUNBUFFERED is set
     is_standard = type(raw) is io.FileIO and raw.fileno() == number
     if not is_standard or not isinstance(stream, io.TextIOWrapper):
         return stream

@@ -2,7 +2,7 @@
 
 A child is in its job before its first instruction, so no descendant escapes. Windows ends a job
 when its last handle is closed, and only this process has one: no process survives even if doit is
-killed. If an outer job forbids a new one, the process tree is ended as far as parents are known.
+killed. If an outer job forbids a new job, descendants are found by their parent ids.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ctypes import wintypes
 from subprocess import Popen, TimeoutExpired
 from typing import Any
 
-assert sys.platform == "win32"  # noqa: S101 - so mypy leaves the rest alone on other systems
+assert sys.platform == "win32"  # noqa: S101 - so that mypy skips this module on other systems
 
 BOOL, DWORD, HANDLE, LONG = wintypes.BOOL, wintypes.DWORD, wintypes.HANDLE, wintypes.LONG
 POINTER, TEXT, UINT = ctypes.c_void_p, wintypes.LPCWSTR, wintypes.UINT
@@ -27,7 +27,7 @@ _ntdll = ctypes.WinDLL("ntdll")
 
 
 def declare_function(name: str, *arguments: Any, gives: Any = BOOL) -> Callable[..., int]:
-    """Return a function of kernel32 that raises `OSError` on failure: 0, or a failed wait."""
+    """Return a kernel32 function that raises `OSError` if its result is 0 or a failed wait."""
 
     def check_result(result: int | None, *_: object) -> int:
         if not result if gives is not DWORD else result == _WAIT_FAILED:
@@ -40,7 +40,7 @@ def declare_function(name: str, *arguments: Any, gives: Any = BOOL) -> Callable[
 
 
 def declare_native_function(name: str, *arguments: Any) -> Callable[..., int]:
-    """Return a function of ntdll that raises `OSError` on failure, a negative status."""
+    """Return an ntdll function that raises `OSError` on failure (a negative status)."""
 
     def check_status(status: int, *_: object) -> int:
         if status < 0:
@@ -53,7 +53,7 @@ def declare_native_function(name: str, *arguments: Any) -> Callable[..., int]:
 
 
 def is_existing_object() -> bool:
-    """Return True if the named object existed before it was created."""
+    """Return True if the object that was just created by name already existed."""
     return ctypes.get_last_error() == _ALREADY_EXISTS
 
 
@@ -61,7 +61,7 @@ close_handle = declare_function("CloseHandle", HANDLE)
 _NEW_GROUP, _SUSPENDED = 0x200, 0x4  # CREATE_NEW_PROCESS_GROUP, CREATE_SUSPENDED
 _KILL_ON_CLOSE = 0x2000  # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
 _EXTENDED_LIMIT_INFORMATION = 9  # JobObjectExtendedLimitInformation
-_ENDED_EXIT_CODE = 1  # of processes that are ended
+_ENDED_EXIT_CODE = 1  # of processes that torchyard ends
 POPEN_OPTIONS: dict[str, Any] = {"creationflags": _NEW_GROUP | _SUSPENDED}
 
 _create_job_object = declare_function("CreateJobObjectW", POINTER, TEXT, gives=HANDLE)
@@ -91,7 +91,7 @@ class _JobLimits(ctypes.Structure):
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """Resume a suspended child, in a job unless it `serves` others: no server can leave a job."""
+    """Resume a suspended child; put it in a job, unless it `serves`: servers cannot leave a job."""
     process = int(child._handle)  # type: ignore[attr-defined]
     try:
         if not serves:
@@ -102,7 +102,7 @@ def begin_child(child: Popen[str], *, serves: bool) -> None:
 
 
 def end_child(child: Popen[str], grace: float) -> None:
-    """End the remaining processes; the leader has `grace` seconds after the request to stop."""
+    """Ask the child to stop, wait up to `grace` seconds, then end all its processes."""
     try:
         if child.poll() is None:
             interrupt_child(child)
@@ -119,8 +119,8 @@ def end_child(child: Popen[str], grace: float) -> None:
 
 
 def interrupt_child(child: Popen[str]) -> None:
-    """Ask a child to stop; without a console this is not possible."""
-    # Before 3.13, that is a SystemError (https://github.com/python/cpython/issues/87128)
+    """Send CTRL_BREAK to a child; without a console, do nothing."""
+    # Before Python 3.13, a failure is a SystemError (https://github.com/python/cpython/issues/87128)
     with contextlib.suppress(OSError, SystemError):
         child.send_signal(signal.CTRL_BREAK_EVENT)
 

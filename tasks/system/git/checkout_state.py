@@ -1,7 +1,7 @@
 """Read the state of a checkout: commit, submodules, local changes and untracked files.
 
-The untracked files are cached: a new or removed file changes the modification time of its folder.
-git's untracked cache relies on the same, but it is stored in the user's index; this cache is in a
+The list of untracked files is cached: a new or removed file changes the time of its folder.
+git's untracked cache works the same way, but is stored in the user's index; this cache is a
 managed file. The tree is walked again if a folder, the index, the commit or .git/info/exclude
 changed, or if a time stamp is too recent to be reliable.
 """
@@ -78,7 +78,7 @@ def _stamp_git_files(place: Path, started: int | None = None) -> list[str]:
 
 
 def _stamp_path(path: str, started: int | None = None) -> str:
-    """Return a path's time stamp, "-" if it is absent, "" if it is too recent at `started`."""
+    """Return a path's time stamp; "-" if absent, "" if it changed just before `started`."""
     try:
         status = os.stat(path)  # noqa: PTH116 - five times faster, for thousands of folders
     except OSError:
@@ -99,7 +99,7 @@ def _read_cache(path: PurePath) -> _UntrackedCache | None:
 
 @dataclass(frozen=True)
 class GitState:
-    """The commit, the submodules (path → checked-out commit) and the edits, "" when clean."""
+    """A checkout's commit, submodules (path → commit) and digest of all edits ("" if clean)."""
 
     commit: str
     submodules: Mapping[str, str]
@@ -112,7 +112,7 @@ def is_checkout(path: PurePath) -> bool:
 
 
 def read_git_state(tree: PurePath, cache: PurePath | None = None) -> GitState:
-    """Return the state without writing to the tree; the managed file `cache` saves a tree walk."""
+    """Return a checkout's state without writing to it; the file `cache` can save a tree walk."""
     with ThreadPoolExecutor(max_workers=2) as executor:
         untracked = executor.submit(_hash_untracked_files, tree, cache)
         submodules = executor.submit(lambda: dict(list_checked_out_submodules(tree)))
@@ -121,7 +121,7 @@ def read_git_state(tree: PurePath, cache: PurePath | None = None) -> GitState:
 
 
 def is_clean(folder: PurePath) -> bool:
-    """Return True if a folder is a checkout without local changes; False if git cannot tell."""
+    """Return True if a folder is a checkout without local changes; False if git fails."""
     try:
         return is_checkout(folder) and not read_git_state(folder).edits
     except (CommandFailedError, MissingToolError):
@@ -134,7 +134,7 @@ def capture_git_output(tree: PurePath, *args: str, what: str = "read the checkou
 
 
 def list_git_entries(tree: PurePath, command: str, *args: str) -> list[str]:
-    """Return the entries that a git command lists, which `-z` separates."""
+    """Return the entries that a git command with `-z` prints, split at the NUL characters."""
     return [entry for entry in capture_git_output(tree, command, "-z", *args).split("\0") if entry]
 
 
@@ -179,7 +179,7 @@ def read_submodule_names(tree: PurePath) -> dict[str, str]:
 
 
 def find_git_folder(tree: Path) -> Path:
-    """Return the git folder of a repository: for a submodule or a worktree it is elsewhere."""
+    """Return a repository's git folder; for a submodule or worktree, follow the `.git` file."""
     link = tree / ".git"
     return link if link.is_dir() else tree / link.read_text("utf-8").partition(": ")[2].strip()
 
@@ -209,13 +209,13 @@ def list_checked_out_submodules(tree: PurePath) -> Iterator[tuple[str, str]]:
 
 
 def hash_local_edits(tree: PurePath, *, untracked: bool = True) -> str:
-    """Return a digest of changed and new files by path, mode and content; "" without any."""
+    """Return a digest of all changed and untracked files (path, mode, content); "" if clean."""
     _, changed = _read_tracked_status(tree)
     return _hash_lines([*changed, *(_hash_untracked_files(tree) if untracked else ())])
 
 
 def _read_tracked_status(tree: PurePath) -> tuple[str, list[str]]:
-    """Return the commit, and a line of the digest for each tracked file with local changes."""
+    """Return the commit, and a line to hash for each tracked file with local changes."""
     entries = list_git_entries(
         tree, "status", "--porcelain=v2", "--branch", "--no-renames",
         "--untracked-files=no", "--ignore-submodules=untracked",
@@ -242,7 +242,7 @@ def _hash_lines(lines: list[str]) -> str:
 
 
 def fingerprint_file(path: Path) -> str:
-    """Return the entry of a file in a digest: mode and sha256, a link's target, or its kind."""
+    """Return the text to hash for a path: mode and sha256, link target, `folder` or `gone`."""
     if path.is_symlink():
         return f"link {path.readlink()}"
     if not path.is_file():

@@ -59,7 +59,7 @@ class Clone:
         self.run_git("config", f"torchyard.{key}", value, what="record the checkout")
 
     def read_config(self, key: str) -> str:
-        """Return a stored value, "" if it is not set."""
+        """Return a value that `write_config` stored, "" if it is not set."""
         return _read_git_config(self.tree, f"torchyard.{key}")
 
     def resolve_commit(self, name: str) -> str:
@@ -72,13 +72,13 @@ class Clone:
 
 
 def _fetch_ref(clone: Clone) -> str:
-    """Fetch only the ref, or everything if the server does not allow that; return its commit."""
+    """Fetch only the ref, or all refs if the server refuses that; return the ref's commit."""
     if clone.ref.startswith("-"):
         raise FetchError(f'"{clone.ref}" is not a ref: a ref cannot start with "-"')
     full_hash = _COMMIT_HASH.fullmatch(clone.ref)
     if full_hash and (commit := clone.resolve_commit(clone.ref)).startswith(clone.ref):
         return commit
-    # a depth would remove the history of a clone that has its full history
+    # --depth would truncate a clone that has its full history
     depth = () if clone.resolve_commit("HEAD") and not _is_shallow(clone) else ("--depth", "1")
     argv = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", *depth, "--", "origin")
     what = f"fetch {clone.ref}"
@@ -115,12 +115,12 @@ def _build_missing_ref_error(clone: Clone, where: str) -> FetchError:
 
 
 def is_at_ref(dest: PurePath, url: str, ref: str, submodules: bool = True) -> bool:
-    """Return True if the last request was the same and finished: nothing is left to do."""
+    """Return True if the last finished request had the same URL, ref and submodules."""
     clone = Clone(Path(dest), url, ref, submodules, None)
     return is_checkout(dest) and clone.read_config("checkout") == clone.request_line
 
 
-def clone_at_ref(  # noqa: PLR0913, PLR0917 - the caller has each of them apart
+def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
     url: str,
     ref: str,
     dest: PurePath,
@@ -147,7 +147,7 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - the caller has each of them apart
 
 
 def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool) -> None:
-    """Check out a commit instead of `head`, "" without one.
+    """Check out `commit` in place of the current commit `head`, "" if there is none.
 
     Raises `LostEditsError` if there are uncommitted edits. An interrupted checkout looks edited, so
     its changes are saved in a ref instead.
@@ -195,15 +195,15 @@ def _prepare_clone(clone: Clone) -> None:
     clone.run_git("config", "remote.origin.fetch", refs, what="create the clone")
 
 
-# Of a submodule: its index and its logs belong to the other work tree
+# Not copied, also from submodules: index, logs and others belong to the source's work tree
 _EXCLUDED_FILES = ("index", "logs", "hooks", "*.lock", "FETCH_HEAD", "ORIG_HEAD", "tmp_*")
 
 
 def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -> str:
-    """Create a repository from a finished local clone of `url`, without a checkout.
+    """Create the repository `dest` from a finished local clone of `url`, without a checkout.
 
-    Copy the objects of the first of `others` that is a finished clone of `url`, its submodules
-    included, to `dest`. Return the path of that clone; "" without one, or if `dest` exists.
+    Copy the objects, also of submodules, from the first finished clone of `url` in `others`.
+    Return the path of that clone, "" if there is none or if `dest` exists.
     """
     folder = Path(dest)
     if folder.exists() or not (reference := next(_find_finished_clones(others, url), None)):
@@ -215,7 +215,7 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
     try:
         _copy_repository(temporary, reference / ".git")
         files.replace_path(temporary, folder)
-    except (OSError, shutil.Error, CommandFailedError):  # everything can be fetched instead
+    except (OSError, shutil.Error, CommandFailedError):  # git can fetch the objects instead
         files.remove_owned(temporary)
         return ""
     return str(reference)
@@ -236,7 +236,7 @@ def _read_git_config(tree: PurePath, key: str) -> str:
 
 
 def _copy_repository(dest: Path, source: Path) -> None:
-    """Copy the objects of the git folder `source` to a new repository; keep its HEAD in a ref."""
+    """Copy a git folder's objects to a new repository; store the HEAD of `source` in a ref."""
     what = "create the clone"
     capture_git_output(dest, "init", "--quiet", what=what)
     for name in ("objects", "modules"):
@@ -264,7 +264,7 @@ def _link_or_copy_object(source: str, target: str) -> None:
 
 
 def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
-    """Return the commit of a tag, a branch or HEAD; "" if the repository has no such ref."""
+    """Return the commit of a remote tag, branch or HEAD; "" if the remote has no such ref."""
     argv = ("ls-remote", "--quiet", "--", url, ref, f"{ref}^{{}}")
     local = git_command.is_local_url(url)
     command = git_command.build_git_command(
@@ -278,7 +278,7 @@ def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str
 
 
 def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
-    """Print that a local repository has a newer commit of the ref than torchyard.lock."""
+    """Print a line if a local repository has a newer commit of the ref than torchyard.lock."""
     is_local = git_command.is_local_url(apply_mirror(url, mirrors))
     if not locked or locked.startswith(ref) or not is_local:
         return
@@ -305,7 +305,7 @@ def is_reachable(url: str, timeout: float = 1.0) -> bool:
 
 
 def resolve_host_port(url: str) -> tuple[str, int]:
-    """Return the host and port that a client connects to first; ("", 0) if this is no git URL."""
+    """Return the host and port of a URL or of its proxy; ("", 0) if it is no git URL."""
     if "://" not in url:
         address = _SCP_ADDRESS.match(url)
         return (address["host"], 22) if address else ("", 0)

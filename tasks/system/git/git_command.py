@@ -79,7 +79,7 @@ def is_local_url(url: str) -> bool:
 
 
 def retry_git_action(url: str, action: Callable[[], None]) -> None:
-    """Run a network action at most three times; raise `FetchError` after temporary failures."""
+    """Run a network action up to three times; raise `FetchError` if the failure is temporary."""
     try:
         network_access.retry_action(f"git: {redact_secrets(url)}", action, _find_git_retry_reason)
     except CommandFailedError as error:
@@ -96,7 +96,7 @@ def _find_git_retry_reason(error: Exception) -> str:
 
 
 def build_fetch_error(url: str, error: CommandFailedError) -> FetchError:
-    """Return the error of a fetch that failed."""
+    """Return the error for a failed fetch, with a hint for online or offline mode."""
     if network_access.is_offline():
         message = f"the bundle does not contain {url}: {error.message}"
         hint = "create the bundle again: doit bundle; its bundle.json lists what it contains"
@@ -110,7 +110,7 @@ def build_fetch_error(url: str, error: CommandFailedError) -> FetchError:
 
 
 def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
-    """Turn git's refusal to overwrite the user's files into a `LostEditsError`."""
+    """Run `action`; raise `LostEditsError` if git refuses to overwrite the user's files."""
     try:
         action()
     except CommandFailedError as error:
@@ -129,6 +129,6 @@ def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
 
 
 def build_lost_edits_error(tree: PurePath, message: str, stash: str = "stash") -> LostEditsError:
-    """Return the error that refuses to overwrite the user's work."""
+    """Return the error for a step that would overwrite the user's work."""
     hint = f"commit your changes, or run git -C {tree} {stash}; then run the same command again"
     return LostEditsError(message, location=str(tree), hint=hint)

@@ -1,7 +1,7 @@
-"""Repair a checkout after a git that torchyard started was interrupted.
+"""Repair a checkout after a git process of torchyard was interrupted.
 
-A killed git leaves locks, which every later git refuses. A lock is removed only if no other git
-can own it.
+A killed git leaves lock files, which make later git commands fail. They are removed only if no
+other git can own them.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _NOTE_INTERVAL = 1.0  # seconds
 
 @dataclass(frozen=True)
 class UpdateNote:
-    """The note of a submodule update; submodules are listed by path.
+    """A note on disk about a submodule update; submodules are listed by path.
 
     `paths` were requested, `fresh` were not cloned before, `clean` had no local changes, and
     `heads` maps each submodule that existed to its branch and commit. `began` and `ended` are
-    seconds since 1970. `ended` is set if the update failed, and not set if the process was killed.
+    seconds since 1970. `ended` is the time of a failure, None if the process was killed.
     """
 
     paths: Sequence[str] = ()
@@ -61,24 +61,24 @@ def read_update_note(tree: PurePath) -> UpdateNote | None:
 
 
 def find_note_path(tree: PurePath) -> Path:
-    """Return the path of the note."""
+    """Return the path of a checkout's update note."""
     return find_git_folder(Path(tree)) / "torchyard-under-way.json"
 
 
 def write_update_note(tree: PurePath, note: UpdateNote) -> None:
-    """Write the note atomically."""
+    """Write a checkout's update note atomically."""
     files.write_atomic(find_note_path(tree), json.dumps(asdict(note)))
 
 
 def find_last_write_time(tree: PurePath, note: UpdateNote) -> float:
-    """Return the last time at which managed git can have written, in seconds since 1970."""
+    """Return the latest time, in seconds since 1970, at which torchyard's git can have written."""
     if note.ended is not None:
         return note.ended
     return find_note_path(tree).stat().st_mtime + 2 * _NOTE_INTERVAL
 
 
 def find_submodule_repositories(tree: Path) -> dict[str, Path]:
-    """Return where git keeps the repository of each submodule, path → folder."""
+    """Return submodule path → folder in which git keeps the submodule's repository."""
     return {
         path: find_git_folder(tree) / "modules" / name
         for path, name in read_submodule_names(tree).items()
@@ -95,7 +95,7 @@ def is_complete_checkout(inner: Path) -> bool:
 
 
 def read_submodule_head(inner: Path) -> str:
-    """Return the branch, if one is checked out, and the commit."""
+    """Return a submodule's HEAD (the branch, if any) and commit; "" if git cannot read them."""
     try:
         head = (find_git_folder(inner) / "HEAD").read_text(encoding="utf-8").strip()
         return f"{head} {capture_git_output(inner, 'rev-parse', 'HEAD').strip()}"
@@ -104,7 +104,7 @@ def read_submodule_head(inner: Path) -> str:
 
 
 def has_git_activity_since(inner: Path, until: float) -> bool:
-    """Return True if another git was active after the managed one: HEAD or the index is newer."""
+    """Return True if HEAD, its reflog or the index is newer than the time `until`."""
     git_files = (find_git_folder(inner) / name for name in ("HEAD", "index", "logs/HEAD"))
     return any(path.exists() and path.stat().st_mtime > until for path in git_files)
 
@@ -114,7 +114,7 @@ def find_user_changed_submodules(
 ) -> Iterator[str]:
     """Yield the submodules, nested ones included, that the user moved since the interruption.
 
-    Such a submodule is neither at the recorded commit nor where the managed git found or left it.
+    Such a submodule is neither at the recorded commit nor where torchyard's git found or left it.
     The paths are relative to `top`; `above` is the path of `tree` with a slash.
     """
     tree = tree or top
@@ -128,7 +128,7 @@ def find_user_changed_submodules(
 
 
 def _is_expected_head(top: Path, inner: Path, path: str, note: UpdateNote) -> bool:
-    """Return True if a submodule is where it was before the update or where the clone left it."""
+    """Return True if a submodule is where it was before the update or where its clone left it."""
     if path in note.heads:
         return note.heads[path] == read_submodule_head(inner)
     is_cloned = any(f"{path}/".startswith(f"{fresh}/") for fresh in note.fresh)
@@ -216,7 +216,7 @@ def _read_recorded_commit(tree: Path, inner: Path) -> str:
 
 
 def _remove_blocking_files(tree: Path, inner: Path) -> None:
-    """Remove untracked files that are empty or the same as in the recorded commit."""
+    """Remove untracked files that block a checkout, if empty or as in the recorded commit."""
     try:
         commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")
@@ -241,7 +241,7 @@ def _has_file_content(path: Path) -> bool:
 
 
 def remove_stale_locks(tree: PurePath, note: UpdateNote) -> None:
-    """Remove the locks of a killed managed git if no git is running; report other locks."""
+    """Remove lock files that a killed git of torchyard left; warn if another git may own them."""
     locks = tuple(_find_update_locks(tree, note))
     is_stale = bool(locks) and note.ended is None and not _is_git_running(Path(tree))
     for lock in locks:
@@ -257,14 +257,14 @@ def _find_update_locks(tree: PurePath, note: UpdateNote) -> Iterator[Path]:
     place, until = find_note_path(tree).parent, find_last_write_time(tree, note)
     for lock in place.rglob("*.lock"):
         if "worktrees" in lock.relative_to(place).parts:
-            continue  # of another work tree, which the managed git did not use
+            continue  # torchyard's git used no other work tree
         with contextlib.suppress(FileNotFoundError):
             if note.began is not None and note.began - 1 <= lock.stat().st_mtime <= until:
                 yield lock
 
 
 def _is_git_running(tree: Path) -> bool:
-    """Return True if a git process works in this tree, or may do so."""
+    """Return True if a git process works in this tree, or if that cannot be determined."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
     places = (tree.resolve(), find_note_path(tree).parent.resolve())
@@ -284,7 +284,7 @@ def _is_git_running(tree: Path) -> bool:
 
 @contextmanager
 def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterator[None]:
-    """Repair an interrupted update; note during the block that `paths` are being changed."""
+    """Repair an earlier interrupted update; keep a note on disk about `paths` during the block."""
     repair_interrupted_update(tree)
     top = Path(tree)
     present = tuple(_list_present_submodules(top, paths))
@@ -328,7 +328,7 @@ def list_unfinished_submodules(tree: PurePath) -> tuple[str, ...]:
 
 
 def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return those of `paths` in which the user moved nothing after an interrupted update."""
+    """Return the `paths` of submodules that the user has not moved since an interrupted update."""
     note = read_update_note(tree)
     if note is None:
         return tuple(paths)
@@ -367,7 +367,7 @@ def _list_present_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
 
 
 def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
-    """Repair a submodule that the interrupted update cloned: remove an incomplete clone."""
+    """Repair a submodule that the interrupted update cloned; remove it if it is incomplete."""
     inner, repository = tree / path, find_submodule_repositories(tree).get(path)
     if is_checkout(inner) and is_complete_checkout(inner):
         repair_partial_checkout(tree, path, until)
@@ -393,5 +393,5 @@ def _clear_folder(place: Path, last: str, *, is_unmodified: bool) -> None:
 
 
 def _has_newer_files(place: Path, until: float) -> bool:
-    """Return True if anything below changed after the managed git ended."""
+    """Return True if a file or folder below `place` is newer than the time `until`."""
     return any(path.lstat().st_mtime > until for path in place.rglob("*"))

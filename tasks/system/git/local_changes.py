@@ -40,7 +40,7 @@ _NON_COMMIT_ENTRY = re.compile(
 
 
 def list_local_changes(tree: PurePath, patches: Sequence[PurePath] = ()) -> tuple[str, ...]:
-    """Return the kinds of local changes in words; `patches` are torchyard's patches in the tree."""
+    """Return the kinds of local changes, such as "edits"; changes by `patches` do not count."""
     try:
         if not read_head_commit(Path(tree)):
             return ()  # no checkout has finished here
@@ -62,7 +62,7 @@ def _iterate_change_kinds(tree: Path, patches: Sequence[PurePath]) -> Iterator[s
 
 
 def _has_edits(tree: Path, patches: Sequence[PurePath]) -> bool:
-    """Return True if the tree has staged changes, or edits other than the patches."""
+    """Return True if the tree has staged changes, or edits that are not from the patches."""
     real_index = find_git_folder(tree) / "index"
     staged = any(entry[0] not in " ?" for entry in _read_status_entries(tree, real_index))
     apply = ("apply", "--cached", "--whitespace=nowarn", "--")
@@ -81,13 +81,13 @@ def _read_status_entries(tree: Path, index: Path) -> list[str]:
 
 
 def _capture_with_index(tree: Path, index: Path, *args: str) -> str:
-    """Return the output of a git command that uses that index file."""
+    """Return the output of a git command that uses the index file `index`."""
     command = build_git_command(*args, what=f"look for edits in {tree}", at=tree)
     return shell.capture_output(replace(command, env={**command.env, "GIT_INDEX_FILE": str(index)}))
 
 
 def _has_local_commits(tree: Path) -> bool:
-    """Return True if a commit was made here that no known remote branch has."""
+    """Return True if the reflog has a commit that was made here and is on no remote branch."""
     log = capture_git_output(tree, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
     entries = (line.partition(" ") for line in log)
     commits = sorted({commit for commit, _, kind in entries if not _NON_COMMIT_ENTRY.match(kind)})
@@ -95,8 +95,8 @@ def _has_local_commits(tree: Path) -> bool:
     return bool(commits and capture_git_output(tree, *argv))
 
 
-# What git keeps in its folder while an operation is in progress. A rebase that stops also leaves
-# CHERRY_PICK_HEAD, so it comes first.
+# Files in the git folder while an operation is in progress. A stopped rebase also leaves
+# CHERRY_PICK_HEAD, so rebase comes first.
 _GIT_OPERATIONS = (
     ("rebase-merge", "rebase"),
     ("rebase-apply/applying", "am"),
@@ -138,7 +138,7 @@ def find_conflicts(tree: PurePath) -> MergeConflicts | None:
 
 
 def require_merged(tree: PurePath, where: str) -> None:
-    """Raise an error at the setting `where` for merge conflicts; warn about other operations."""
+    """Raise an error (location: `where`) for merge conflicts; warn of an unfinished operation."""
     if conflicts := find_conflicts(tree):
         raise TorchyardError(f"in {tree} {conflicts}", location=where, hint=conflicts.hint)
     top = Path(tree)
@@ -159,7 +159,7 @@ def _find_operation(repository: Path) -> str:
 
 
 def _build_conflict_hint(repository: Path) -> str:
-    """Return how to finish or undo the operation in conflict; git records none for `stash pop`."""
+    """Return a hint to finish or undo the operation; git records no operation for `stash pop`."""
     git, operation = f"git -C {_quote_folder(repository)}", _find_operation(repository)
     if not operation:
         return f"resolve the conflicts, then run {git} add FILE; {git} status lists the files"
@@ -176,7 +176,7 @@ _BACKUP_LIST, _BACKUP_FILES = "files.txt", "files"
 
 @contextmanager
 def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
-    """Keep a backup of the files that the patch changes in a managed folder during the block."""
+    """Back up a patch's files in `folder` during the block; restore them if the patch fails."""
     restore_patched_files(tree, folder)
     names = list_patched_files(tree, patch)
     existing = {name: _is_file_or_link(Path(tree) / name) for name in names}
@@ -192,7 +192,7 @@ def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
 
 
 def restore_patched_files(tree: PurePath, folder: Path) -> None:
-    """Restore the files of an interrupted patch; report copies of files with later edits."""
+    """Restore the files of an interrupted patch; save and report files that were edited since."""
     existing, backup = _read_backup_list(folder), folder / _BACKUP_FILES
     aside = files.find_free_path(folder.with_name("aside"))
     missing = [
@@ -215,7 +215,7 @@ def restore_patched_files(tree: PurePath, folder: Path) -> None:
 
 
 def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
-    """Return the files that a patch changes, with the old and the new name of a renamed file."""
+    """Return the files that a patch changes; for a renamed file, the old and the new name."""
     names: set[str] = set()
     for direction in ((), ("--reverse",)):
         argv = ("apply", "--numstat", "-z", *direction, "--", str(patch))
@@ -235,7 +235,7 @@ def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
 
 
 def _read_backup_list(folder: Path) -> Mapping[str, bool]:
-    """Return whether each file existed before the patch."""
+    """Return file name → whether the file existed before the patch; {} without a backup."""
     path, backup = folder / _BACKUP_LIST, folder / _BACKUP_FILES
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if text.startswith("{"):
@@ -266,7 +266,7 @@ def _is_same_file(one: Path, other: Path) -> bool:
 
 
 def _link_or_copy_file(source: Path, target: Path) -> None:
-    """Link or copy a file over `target`, which is replaced only when the new file is complete."""
+    """Replace `target` atomically by a hard link to, or a copy of, `source`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f".{target.name}.torchyard")
     new.unlink(missing_ok=True)
@@ -275,7 +275,7 @@ def _link_or_copy_file(source: Path, target: Path) -> None:
     except (OSError, NotImplementedError):  # another disk, or a file system without links
         _copy_with_parents(source, new)
     new.replace(target)
-    new.unlink(missing_ok=True)  # renaming onto another hard link of the same file does nothing
+    new.unlink(missing_ok=True)  # a rename between hard links of one file does nothing
 
 
 def _copy_with_parents(source: Path, target: Path) -> None:
@@ -284,7 +284,7 @@ def _copy_with_parents(source: Path, target: Path) -> None:
 
 
 def _remove_backup(folder: Path) -> None:
-    """Remove the backup, its list first: files without a list are not used as a backup."""
+    """Remove the backup, the list first: without the list, the files do not count as a backup."""
     (folder / _BACKUP_LIST).unlink(missing_ok=True)
     files.remove_owned(folder)
 
@@ -299,7 +299,7 @@ def can_apply_patch(tree: PurePath, patch: PurePath, *, reverse: bool = False) -
 
 
 def is_as_committed(tree: PurePath, patch: Path) -> bool:
-    """Return True if git sees no change in the files of the patch; False without a checkout."""
+    """Return True if a patch's files are as committed; False if `tree` is not a checkout."""
     if not is_checkout(tree):
         return False
     submodules = [path for path, _ in list_checked_out_submodules(tree)]

@@ -1,4 +1,4 @@
-"""Update submodules that are missing or that a pull left outdated; those the user moved stay."""
+"""Update submodules that are missing or outdated after a pull, not those that the user moved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLONE_RETRY = re.compile(r"Failed to clone '(?P<what>.*)'\. Retry scheduled")
 
 
 def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Return submodules that are missing, interrupted, or where the commit `seen` records them."""
+    """Return submodules to update: missing, interrupted, or still as the commit `seen` has them."""
     if not (Path(tree) / ".gitmodules").exists():
         return ()
     entries: list[str] = []
@@ -54,7 +54,7 @@ def update_submodules(
     mirrors: Mapping[str, str] | None = None,
     log: PurePath | None = None,
 ) -> None:
-    """Check out the submodules `paths`, or all, recursively; existing files are kept."""
+    """Check out submodules (all if `paths` is empty) recursively; overwrite no user changes."""
     if not (Path(tree) / ".gitmodules").exists():
         return
     requested = tuple(paths) or tuple(path for _, path, _ in list_submodule_status(tree))

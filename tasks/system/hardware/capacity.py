@@ -30,7 +30,7 @@ class MemoryReading:
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """The folder of a control group that may hold a limit, and its cgroup version."""
+    """A control group: its folder, which may contain a limit, and its cgroup version (1 or 2)."""
 
     folder: Path
     version: int
@@ -66,12 +66,12 @@ def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
 
 
 def measure_memory(groups: tuple[ControlGroup, ...], proc: Path = PROC) -> MemoryReading:
-    """Return the memory limit that leaves the least available memory now."""
+    """Return the reading (machine or control group) with the least available memory now."""
     return min(_list_memory_readings(groups, proc), key=lambda memory: memory.available_mib)
 
 
 def find_memory_limit(groups: tuple[ControlGroup, ...], proc: Path = PROC) -> int:
-    """Return the lowest memory limit, which is the same in every run."""
+    """Return the lowest memory limit in MiB, which does not depend on the current usage."""
     return min(memory.limit_mib for memory in _list_memory_readings(groups, proc))
 
 
@@ -107,7 +107,7 @@ def _read_group_memory(group: ControlGroup) -> MemoryReading | None:
 
 
 def _read_number(path: Path) -> int | None:
-    """Return the number in a file, None for "max" or no file; v1 writes no limit as about 2**63."""
+    """Return the number in a file, None for "max" or no file; in cgroup v1, no limit is ~2**63."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -183,6 +183,6 @@ def count_processors() -> int:
 
 
 def compute_kernel_jobs(most: int) -> int:
-    """Return how many flash-attention kernels to compile at once, by the stable memory limit."""
+    """Return how many flash-attention kernels to compile at once, up to `most`, by memory limit."""
     limit = find_memory_limit(find_control_groups())
     return max(1, min(most, limit // KERNEL_COMPILER_MIB))

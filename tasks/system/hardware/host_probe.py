@@ -22,7 +22,7 @@ _SYSTEM_NAMES: dict[str, System] = {"linux": "linux", "win32": "windows", "darwi
 
 @dataclass(frozen=True)
 class HostQuery:
-    """The settings that decide where to look."""
+    """The settings of a probe: the requested Python, and the CUDA toolkit's path if set."""
 
     python: str
     toolkit_path: str | None
@@ -37,7 +37,7 @@ class HostPin:
 
 
 def read_host(query: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
-    """Return the pinned host facts if the settings are the same; probe what they do not cover.
+    """Return the pinned host facts; probe again if nothing is pinned or the settings changed.
 
     The interpreter is probed again if it is gone: an upgrade may have removed it. Without `run`,
     start no program: read versions only from files, if the files contain them.
@@ -53,14 +53,14 @@ def read_host(query: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
         return _probe_host(query, host.gpus, run)
     if not Path(python.path).exists():
         return replace(host, python=_resolve_interpreter(query.python, run), pinned=False)
-    if python.torch:  # the user manages it, so it is never pinned
+    if python.torch:  # the user manages this torch, so it is never pinned
         torch = interpreters.find_torch([Path(python.torch.folder).parent])
         python = replace(python, torch=torch)
     return replace(host, python=python, pinned=True)
 
 
 def write_host_pin(path: PurePath, query: HostQuery, host: Host) -> None:
-    """Store the host facts for every later plan."""
+    """Write the host facts and the settings of the probe to a pin file for later plans."""
     manifests.write_manifest(path, HostPin(query, replace(host, pinned=False)))
 
 
@@ -86,7 +86,7 @@ def list_gpus() -> tuple[Gpu, ...]:
 
 
 def _find_toolkits(path: str | None, *, run: bool) -> Iterator[InstalledToolkit]:
-    """Yield the toolkits: the user's choice, those in the environment, then the usual places."""
+    """Yield CUDA toolkits: from the settings, the environment, then the usual folders."""
     visited: set[Path] = set()
     for candidate in _list_toolkit_folders(path):
         home = candidate.expanduser().absolute()
@@ -112,7 +112,7 @@ def _list_toolkit_folders(path: str | None) -> Iterator[Path]:
 
 
 def read_nvcc_version(home: Path) -> str:
-    """Return the version that a toolkit's nvcc prints ("13.0.88"), "" if no nvcc runs."""
+    """Return the version that a toolkit's nvcc prints ("13.0.88"), "" if nvcc cannot run."""
     nvcc = toolchain.build_nvcc_path(str(home))
     if not Path(nvcc).exists():
         return ""

@@ -52,7 +52,7 @@ class VisualStudioInstallation:
 
 @dataclass(frozen=True)
 class ChosenToolset:
-    """A compiler and its installation; `why` is a sentence if this is not the default choice."""
+    """The chosen compiler and its installation; `why` explains a choice other than the default."""
 
     cl: Program
     installation: VisualStudioInstallation
@@ -60,14 +60,14 @@ class ChosenToolset:
 
     @property
     def setup_name(self) -> str:
-        """Return the name of the setup, without version parts that change without the compiler."""
+        """Return a name for the toolset, without version parts that change while cl.exe stays."""
         release = format_major_minor(self.installation.version)
         toolset = format_major_minor(self.cl.version)
         return f"vcvarsall x64 of {self.installation.name} {release}, toolset {toolset}"
 
 
 def run_vswhere(*options: str) -> list[Any] | None:
-    """Return vswhere's rows for every edition, as in its JSON; None if vswhere cannot be run."""
+    """Return vswhere's JSON rows for all editions of Visual Studio; None if vswhere fails."""
     programs = Path(os.environ.get("PROGRAMFILES(X86)", r"C:\Program Files (x86)"))
     vswhere = str(programs / "Microsoft Visual Studio" / "Installer" / "vswhere.exe")
     argv = (vswhere, "-products", "*", *options, "-format", "json", "-utf8")
@@ -123,7 +123,7 @@ def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
 
 @dataclass(frozen=True)
 class _ToolsetCandidate:
-    """A toolset that could be chosen; `name` is its name in messages."""
+    """A toolset that could be chosen; `name` is for messages, "" for the installation's name."""
 
     installation: VisualStudioInstallation
     version: str
@@ -139,7 +139,7 @@ class _ToolsetCandidate:
 
 
 def _find_prompt_toolsets(known: tuple[VisualStudioInstallation, ...]) -> list[_ToolsetCandidate]:
-    """Return the toolset of the current developer prompt, then the others of its installation.
+    """Return the current developer prompt's toolset, then its installation's other toolsets.
 
     vswhere may not know that installation. A prompt for 32 bits has compilers for x64 as well.
     """
@@ -158,7 +158,7 @@ def _find_prompt_toolsets(known: tuple[VisualStudioInstallation, ...]) -> list[_
 
 
 def parse_vswhere_row(row: dict[str, object]) -> tuple[str, str, str]:
-    """Return name, version as Visual Studio shows it (17.14.36), and folder of a vswhere row."""
+    """Return name, displayed version (17.14.36) and folder from a vswhere row."""
     catalog = row.get("catalog")
     display_version = catalog.get("productDisplayVersion") if isinstance(catalog, dict) else ""
     version = display_version or row.get("installationVersion", "")
@@ -174,9 +174,9 @@ def _list_toolsets(path: str) -> tuple[str, ...]:
 
 
 OUTPUT_SEPARATOR = "#torchyard#"  # the line between the two outputs of `set`
-# Variables of cmd, and what vcvarsall remembers of the prompt that called it. VSCMD_VER is the
-# release of Visual Studio, which can change while no compiler does. Without the other two
-# variables, a later vcvarsall would try to undo them.
+# Not captured: variables of cmd, and those in which vcvarsall stores the calling prompt. VSCMD_VER
+# is the release of Visual Studio, which can change while the compilers do not. Without the other
+# two VSCMD variables, a later vcvarsall would try to undo the captured ones.
 _VOLATILE_VARIABLES = ("__VSCMD_PREINIT_", "VSCMD_VER", "VSCMD_START_DIR", "PROMPT", "ERRORLEVEL")
 
 
@@ -225,7 +225,7 @@ def normalize_folder(folder: str) -> str:
     return normcase(normpath(folder))
 
 
-_VCVARS_TIMEOUT = 120.0  # seconds: a cold disk and a virus scanner need many of them
+_VCVARS_TIMEOUT = 120.0  # seconds: high because of cold disks and virus scanners
 _MODIFY_HINT = (
     "install Desktop development with C++, with its MSVC build tools for x64 and a Windows SDK "
     "(Visual Studio Installer → Modify); then run the same command again"
@@ -235,7 +235,7 @@ _MODIFY_HINT = (
 def capture_msvc_environment(toolset: ChosenToolset) -> MsvcEnvironment:
     """Return the variables that vcvarsall sets for x64 and this toolset.
 
-    vcvarsall also exits with 0 if it failed. Raises `MissingToolError` with its output if the
+    vcvarsall exits with 0 even if it fails. Raises `MissingToolError` with its output if the
     compiler or the Windows SDK is missing from the environment.
     """
     call = f"call .\\vcvarsall.bat x64 -vcvars_ver={toolset.cl.version}"
@@ -259,7 +259,7 @@ def capture_msvc_environment(toolset: ChosenToolset) -> MsvcEnvironment:
 
 
 def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` with only the system folders in PATH (for reg), and without telemetry."""
+    """Return `env` without telemetry, and with only system folders in PATH (which contain reg)."""
     root = {name.upper(): value for name, value in env.items()}.get("SYSTEMROOT", r"C:\Windows")
     system = rf"{root}\System32"
     path = (system, root, rf"{system}\Wbem", rf"{system}\WindowsPowerShell\v1.0")
@@ -271,14 +271,14 @@ def find_sdk_header(captured: MsvcEnvironment | None) -> str:
     """Return a file whose path changes with the captured Windows SDK, "" without an SDK."""
     variables = captured.set if captured else {}
     folder, version = variables.get("WindowsSdkDir", ""), variables.get("WindowsSDKVersion", "")
-    # as text: these end with a backslash, and may be read on another system
+    # joined as text: both end with a backslash, and may be read on another system
     return rf"{folder}Include\{version}um\Windows.h" if folder and version else ""
 
 
 def _run_cmd(toolset: ChosenToolset, output: str, line: str, encoding: str) -> str:
-    """Run a cmd line in the folder of the script and return the output.
+    """Run a cmd line in the folder of vcvarsall.bat and return the output.
 
-    The folder's name can then contain characters that cmd would interpret in a command line.
+    The line then does not contain the folder's name, in which cmd could interpret characters.
     Quotes around that name would have to be escaped, which cmd does not support.
     """
     env = build_clean_environment(shell.build_host_env())

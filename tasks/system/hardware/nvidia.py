@@ -22,7 +22,7 @@ _NVIDIA_SMI_TIMEOUT = 5.0  # seconds; a driver in trouble can hold nvidia-smi fo
 
 
 def query_driver(*, run: bool = True) -> NvidiaDriver:
-    """Return the driver's answer, empty without a driver; without `run`, do not use nvidia-smi."""
+    """Return the driver's answer, empty without a driver; use nvidia-smi only if `run` is True."""
     if not _has_nvml():
         return _query_nvidia_smi("") if run else NvidiaDriver()
     import pynvml  # noqa: PLC0415 - not for a profile that is pinned
@@ -43,7 +43,7 @@ def query_driver(*, run: bool = True) -> NvidiaDriver:
 
 
 def _has_nvml() -> bool:
-    """Return True if Linux can load NVML, since importing pynvml is slow; True elsewhere."""
+    """Return False if Linux cannot load NVML: the slow import of pynvml is then unnecessary."""
     with contextlib.suppress(OSError):
         return sys.platform != "linux" or bool(ctypes.CDLL(_NVML_LIBRARY))
     return False
@@ -59,7 +59,7 @@ def _query_nvml(nvml: Any) -> NvidiaDriver:
 
 
 def _read_gpu(nvml: Any, index: int) -> Gpu | None:
-    """Return a GPU, None if it does not answer; the size is 0 if it shares the system's memory."""
+    """Return a GPU, None if it does not answer; the memory size is 0 if it uses system memory."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         name = _decode_text(nvml.nvmlDeviceGetName(handle))
@@ -82,7 +82,7 @@ def _decode_text(value: str | bytes) -> str:
 
 
 def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
-    """Return the answer of nvidia-smi, or the library's `trouble` if nvidia-smi also fails."""
+    """Return the answer of nvidia-smi; if nvidia-smi also fails, return NVML's `trouble`."""
     program = shutil.which("nvidia-smi") or (_WSL_PROGRAM if Path(_WSL_PROGRAM).is_file() else "")
     argv, what = (program, *_QUERY_OPTIONS), "ask nvidia-smi for cards"
     text = shell.try_capture(*argv, what=what, timeout=_NVIDIA_SMI_TIMEOUT) if program else None

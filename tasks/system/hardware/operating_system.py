@@ -1,4 +1,4 @@
-"""Name this system and its install commands for suggestions; nothing is installed here."""
+"""Return names of this system, its users and its install commands (which are never run here)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def list_system_names() -> tuple[str, ...]:
 
 
 def format_install_command(package: str, **words: str) -> str:
-    """Return the result of `package_managers.format_install_hint` for this system."""
+    """Return the command that installs `package` on this system, or advice if none is known."""
     knowledge = load_knowledge(KNOWLEDGE_FOLDER)
     return package_managers.format_install_hint(knowledge, list_system_names(), package, **words)
 
@@ -50,6 +50,6 @@ def list_user_names() -> tuple[str, ...]:
 
 
 def list_host_names() -> tuple[str, ...]:
-    """Return the host name and its first part."""
+    """Return the host name, and its first part without the domain."""
     name = platform.node()
     return tuple(dict.fromkeys(filter(None, (name, name.split(".")[0]))))

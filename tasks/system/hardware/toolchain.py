@@ -23,13 +23,13 @@ _IDENTIFIED_TOOLS = ("toolchain.cc", "toolchain.cxx", "toolchain.nvcc", "toolcha
 
 
 def resolve_tool_identity(name: str, value: str) -> str:
-    """Return the identity of `toolchain.cxx` and similar; other values are their own identity."""
+    """Return version and real path of a tool such as `toolchain.cxx`; other values unchanged."""
     if name == "toolchain.tree":
         return os.path.realpath(value)
     if name not in _IDENTIFIED_TOOLS:
         return value
     real = os.path.realpath(value)
-    # run by the given name: a compiler cache passes --version on to the compiler
+    # Run `value`, not `real`: a compiler cache passes --version on to the compiler of that name
     return f"{_read_version_lines(value)} ({real})"
 
 
@@ -48,22 +48,22 @@ def stamp_program(program: str) -> str:
 
 
 def build_nvcc_path(home: str) -> str:
-    """Return the path of the compiler of a CUDA toolkit."""
+    """Return the path of nvcc in the CUDA toolkit `home`."""
     return str(Path(home) / "bin" / ("nvcc.exe" if os.name == "nt" else "nvcc"))
 
 
 @cache
 def _read_version_lines(program: str) -> str:
-    """Return the output lines with a version number; "" if --version fails (cl.exe)."""
+    """Return the lines with a number from `program --version`; "" if that fails (cl.exe)."""
     text = shell.try_capture(program, "--version", what=f"ask {program} its version") or ""
     lines = (line.strip() for line in text.splitlines() if _VERSION_NUMBER.search(line))
-    # GCC begins with the name it was called by
+    # GCC's output begins with the name that it was called by
     return " ".join(lines).removeprefix(f"{Path(program).name} ")
 
 
 @dataclass(frozen=True)
 class CompilerPair:
-    """The C and C++ compilers; `why` explains another choice, `msvc` is the Windows toolset."""
+    """A C and a C++ compiler; `why` explains an unusual choice, `msvc` is the Windows toolset."""
 
     cc: Program
     cxx: Program
@@ -75,9 +75,9 @@ class CompilerPair:
 def choose_compilers(
     requested: tuple[str | None, str | None], limits: CompilerLimits
 ) -> CompilerPair:
-    """Return the compilers that `limits` allows.
+    """Return a C and a C++ compiler that `limits` allows.
 
-    These are only the requested ones (CC, CXX) if set, else the first of gcc, cc, gcc-N, clang and
+    Only the requested pair (CC, CXX) is tried if set, else the first of gcc, cc, gcc-N, clang and
     clang-N, the newest N first. Raises `MissingToolError` with the command that installs one.
     """
     if sys.platform == "win32":
@@ -99,7 +99,7 @@ def choose_compilers(
 
 
 def find_program(name: str) -> Program | None:
-    """Return a program on PATH (or at a path) with the version that it prints."""
+    """Return a program on PATH (or at a path) with the version that it prints; None without one."""
     inspection = _inspect_compiler(name)
     return inspection[0] if inspection else None
 
@@ -115,7 +115,7 @@ def can_link_library(cxx: str, library: str, scratch: Path) -> bool:
 
 
 def _list_compiler_names(limits: CompilerLimits) -> Iterator[tuple[str, str]]:
-    """Yield the names to look for: numbered ones, the newest first, only below an upper limit."""
+    """Yield pairs of C and C++ compiler names; numbered names up to the limit, newest first."""
     yield from (("gcc", "g++"), ("cc", "c++"))
     yield from ((f"gcc-{n}", f"g++-{n}") for n in range(limits.gcc_max or 0, 8, -1))
     yield "clang", "clang++"
@@ -123,7 +123,7 @@ def _list_compiler_names(limits: CompilerLimits) -> Iterator[tuple[str, str]]:
 
 
 def _inspect_compiler(name: str | None) -> tuple[Program, CompilerKind] | None:
-    """Return path, version and kind; the kind is from the output: c++ can link to anything."""
+    """Return a compiler's path, version and kind (from its output: c++ can be any compiler)."""
     if not (path := shutil.which(name) if name else None):
         return None
     text = shell.try_capture(path, "--version", what=f"ask {name} its version")
@@ -159,7 +159,7 @@ _LIBRARY_PACKAGES = ("cudnn", "nccl", "cusparselt", "nvshmem")
 
 
 def assemble_cuda_home(site_packages: PurePath, home: PurePath) -> Path:
-    """Assemble `home` from the packages under `site_packages` and return CUDA_HOME."""
+    """Assemble the folder `home` from the packages in `site_packages`; return CUDA_HOME."""
     toolkit = find_packages_root(site_packages)
     if sys.platform == "win32":
         return toolkit
@@ -182,7 +182,7 @@ def assemble_cuda_home(site_packages: PurePath, home: PurePath) -> Path:
 
 
 def find_packages_root(site_packages: PurePath) -> Path:
-    """Return the folder nvidia/cuNN that holds nvcc."""
+    """Return the folder nvidia/cuNN that contains nvcc."""
     for nvcc in sorted(Path(site_packages).glob("nvidia/cu*/bin/nvcc*"), reverse=True):
         if nvcc.stem == "nvcc" and nvcc.suffix in {"", ".exe"}:
             return nvcc.parent.parent
@@ -194,7 +194,7 @@ def find_packages_root(site_packages: PurePath) -> Path:
 
 
 def link_new_libraries(site_packages: PurePath, home: PurePath) -> None:
-    """Link libraries that were installed later: torch brings cuBLAS and others for extensions."""
+    """Link newly installed libraries into `home`: torch brings cuBLAS and others for extensions."""
     if sys.platform == "win32" or not files.is_owned(home):
         return
     site, lib64 = Path(site_packages), Path(home) / "lib64"
@@ -211,7 +211,7 @@ def _link_if_missing(place: Path, to: str) -> None:
 
 
 def _link_headers(toolkit: Path, include: Path) -> None:
-    """Link the headers, if possible as one folder, so that later packages appear in it."""
+    """Link the headers; link a single folder as a whole, so that later packages appear in it."""
     packages = (toolkit, *(toolkit.parent / name for name in _LIBRARY_PACKAGES))
     present = [path / "include" for path in packages if (path / "include").is_dir()]
     if len(present) == 1:

@@ -32,7 +32,7 @@ class ArchiveMember:
 
 
 def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str:
-    """Return why a member must not be unpacked, "" if it may be."""
+    """Return the reason not to unpack a member, "" if unpacking it is safe."""
     if member.kind == "device":
         return "is a device"
     place = _resolve_inside(member.name)
@@ -50,12 +50,12 @@ def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str
 def _resolve_inside(
     name: str, start: PurePosixPath = _ARCHIVE_TOP, links: Collection[str | None] = ()
 ) -> str | None:
-    """Return one spelling of `name` in the tree; None if it escapes or passes one of `links`."""
+    """Return `name` as a normalized path; None if it leaves the archive or passes `links`."""
     if PureWindowsPath(name).anchor or PurePosixPath(name).is_absolute():
         return None
     parts = [part.casefold() for part in start.parts]
     for part in PureWindowsPath(name).parts:
-        # After a link, ".." means another folder
+        # Below a link, ".." is the parent of the link's target
         if "/".join(parts) in links or (part == ".." and not parts):
             return None
         if part == "..":
@@ -74,7 +74,7 @@ _DAMAGE_ERRORS = (
 def extract_archive(archive: PurePath, dest: PurePath) -> None:
     """Unpack a tar or zip to `dest`, which must not exist; strip a single folder at its top.
 
-    Raises `BadArtifactError` with the member or the damage. No partial result is left.
+    Raises `BadArtifactError` for an unsafe member or a damaged archive. Leaves no partial result.
     """
     source, target = Path(archive), Path(dest)
     if target.exists():
@@ -93,7 +93,7 @@ def extract_archive(archive: PurePath, dest: PurePath) -> None:
     files.require_disk_space(target.parent, needed_mib, f"unpacking {source.name}")
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = target.with_name(f".{target.name}.unpacking")
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
     folder.mkdir()
     try:
         _unpack_archive(source, folder, is_zip=is_zip)
@@ -144,7 +144,7 @@ def _unpack_archive(source: Path, dest: Path, *, is_zip: bool) -> None:
 
 
 def _unpack_zip(source: Path, dest: Path) -> None:
-    """Unpack a zip with modes and links, which Python's zipfile ignores."""
+    """Unpack a zip; set file modes and create links, which Python's zipfile does not do."""
     with zipfile.ZipFile(source) as archive:
         archive.extractall(dest)  # noqa: S202 - every member was checked
         for info in archive.infolist():
@@ -156,7 +156,7 @@ def _unpack_zip(source: Path, dest: Path) -> None:
 
 
 def _create_link(path: Path, to: str) -> None:
-    """Create a link; on Windows without permission to do so, copy the target as tarfile does."""
+    """Replace the file `path` by a link to `to`; copy the target if Windows forbids links."""
     path.unlink()
     try:
         path.symlink_to(to)

@@ -21,7 +21,7 @@ _CONNECTION_ERRORS = (OSError, http.client.HTTPException)
 def download_file(
     source: str, dest: PurePath, sha256: str | None, log: PurePath | None = None
 ) -> Path:
-    """Download a URL or path to `dest`, unless it exists; raise `FetchError` for another sha256."""
+    """Download a URL or path, unless `dest` has the `sha256`; raise `FetchError` on a mismatch."""
     target, is_url = Path(dest), "://" in source or source.startswith("file:")
     url = source if is_url else Path(source).absolute().as_uri()
     if urlsplit(url).scheme not in ("https", "http", "file"):
@@ -35,7 +35,7 @@ def download_file(
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     if not sha256:
-        part.unlink(missing_ok=True)  # without a digest, the parts may not belong together
+        part.unlink(missing_ok=True)  # without a digest, the two parts may be of different files
     _append_to_log(log, f"fetch {url}")
     _download_with_retries(url, part, sha256, log)
     files.replace_path(part, target)
@@ -43,7 +43,7 @@ def download_file(
 
 
 class _WrongDigestError(FetchError):
-    """A download has another digest than expected; `found` is its digest."""
+    """The error for a download with an unexpected digest; `found` is the download's digest."""
 
     def __init__(self, url: str, expected: str, found: str) -> None:
         super().__init__(
@@ -71,9 +71,9 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
     seen_digests = {""}  # digests of wrong files
 
     def explain_retry(error: Exception) -> str:
-        """Return why a retry may help: a transfer error can change a byte.
+        """Return the reason for a retry, "" if a retry cannot help.
 
-        The same wrong file twice means that the server has that file.
+        A transfer error can change a byte. The same wrong file twice is the file on the server.
         """
         if isinstance(error, _WrongDigestError):
             is_repeated = error.found in seen_digests or url.startswith("file:")
@@ -125,7 +125,7 @@ def _fetch_part(url: str, part: Path) -> None:
 
 
 def _build_request(url: str) -> urllib.request.Request:
-    """Build a request with the login of the URL in a header, which no other host gets."""
+    """Return a request with the URL's login in a header, which is not sent to another host."""
     parts = urlsplit(url)
     login, _, host = parts.netloc.rpartition("@")
     bare_url, headers = parts._replace(netloc=host).geturl(), {"User-Agent": "torchyard"}

@@ -41,7 +41,7 @@ _INDEX_VARIABLES = (
     *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX", "UV_DEFAULT_INDEX"),
     *("UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS"),
 )
-# Keys of pip's own files: pip passes these indexes to the pip that it starts to build an sdist
+# Keys in pip's files. To build an sdist, pip starts another pip and passes these indexes to it
 _PIP_FILE_INDEXES = {"PIP_INDEX_URL": "index-url", "PIP_EXTRA_INDEX_URL": "extra-index-url"}
 _UV_PASSWORD_VARIABLE = re.compile(r"UV_INDEX_(\w+)_PASSWORD")
 # Characters that every netrc parser accepts: Python's, before 3.11, supports no quotes and no
@@ -50,10 +50,10 @@ _NETRC_HOST, _NETRC_WORD = re.compile(r"[\w.-]+"), re.compile(r'(?!")[!-\[\]-~]+
 
 
 class _Logins(dict[str, tuple[str, str]]):
-    """User and password by host, for a netrc file."""
+    """The logins for a netrc file: host → (user, password)."""
 
     def add_login(self, host: str, user: str, password: str) -> bool:
-        """Add a login; return False if a netrc file cannot hold it, or has another for the host."""
+        """Add a login; return False if netrc cannot express it or the host has another login."""
         fits = (
             _NETRC_HOST.fullmatch(host)
             and _NETRC_WORD.fullmatch(user)
@@ -62,10 +62,10 @@ class _Logins(dict[str, tuple[str, str]]):
         return bool(fits) and self.setdefault(host.lower(), (user, password)) == (user, password)
 
     def strip_logins(self, text: str, *, for_uv: bool) -> str:
-        """Return `text` without the logins in its URLs.
+        """Collect the logins in the URLs of `text`; return `text` without the logins.
 
-        Keep the user name for uv, which sends the first request anonymously without one. Remove
-        the user name for pip: older versions find no login for a URL with a name. Keep a name
+        Keep the user name for uv, whose first request is anonymous without one. Remove the user
+        name for pip: older versions find no login for a URL with a user name. Keep a user name
         without a password: it is a token.
         """
 
@@ -78,14 +78,14 @@ class _Logins(dict[str, tuple[str, str]]):
         return _LOGIN_URL.sub(strip_url, text)
 
     def format_netrc_lines(self) -> str:
-        """Return the lines to append to the user's netrc: the last login of a host is used."""
+        """Return lines to append to the user's netrc, where the last login of a host is used."""
         return "".join(
             f"machine {host} login {user} password {password}\n"
             for host, (user, password) in self.items()
         )
 
     def is_stripped(self, text: str) -> bool:
-        """Return True if `text` holds no secret, apart from the user names of these logins."""
+        """Return True if `text` contains no secret; the user names of these logins do not count."""
 
         def remove_user_name(url: re.Match[str]) -> str:
             user, _ = self.get(url["host"].lower(), ("", ""))
@@ -124,7 +124,7 @@ def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Prep
 
 
 def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) -> PreparedCommand:
-    """Return the arguments without passwords; options with a password become variables of both."""
+    """Return the arguments without passwords, and uv and pip variables that replace options."""
     words: list[str] = []
     variables: dict[str, str] = {}
     for_uv = PurePath(argv[0]).stem == "uv"
@@ -139,7 +139,7 @@ def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) 
 
 
 def _read_pip_file_indexes(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the indexes with a login in pip's files as variables, which take precedence."""
+    """Return variables that override those indexes in pip's files whose URLs contain a login."""
     names = [name for name in _PIP_FILE_INDEXES if name not in env]
     settings = {
         name: package_indexes.read_pip_file_setting(_PIP_FILE_INDEXES[name]) for name in names
@@ -152,7 +152,7 @@ def _read_pip_file_indexes(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _find_uv_passwords(env: Mapping[str, str], logins: _Logins) -> list[str]:
-    """Add the logins of UV_INDEX_NAME_PASSWORD; return the variables that netrc replaces."""
+    """Add the logins in UV_INDEX_*_PASSWORD to `logins`; return the variables that were added."""
     index_lists = [env.get(name, "").split() for name in ("UV_INDEX", "UV_DEFAULT_INDEX")]
     pairs = (entry.partition("=") for words in index_lists for entry in words)
     urls = {**package_indexes.read_uv_indexes(), **{name: url for name, _, url in pairs}}
@@ -219,8 +219,8 @@ _NO_ANSWER_SIGNS = (
 _TIMEOUT_SIGNS = ("network timeout", "Read timed out", "ReadTimeoutError")
 _DAMAGE_SIGNS = ("Bad CRC", "Failed to extract archive", "BadZipFile")
 _VERSION_SIGNS = ("No solution found", "No matching distribution", "Could not find a version")
-# The hint for each message of a resolver or downloader, and the reason for a retry: "" if a retry
-# does not help, since both have tried to connect several times. The first match is used.
+# Rows of hint, reason for a retry, and messages of uv or pip; the first match is used. The reason
+# is "" if a retry does not help: uv and pip have already tried to connect several times.
 _FAILURE_KINDS = (
     (_CERTIFICATE_HINT, "", ("invalid peer certificate", "CERTIFICATE_VERIFY_FAILED")),
     (_CONNECTION_HINT, "the connection stalled", _TIMEOUT_SIGNS),
@@ -247,7 +247,7 @@ _FAILED_HOST = re.compile(
 def explain_client_failure(
     error: CommandFailedError,
 ) -> CommandFailedError | FetchError | BadArtifactError:
-    """Return a failure as a specific error: no answer, no version, a conflict, a wrong digest."""
+    """Return the specific error for a uv or pip failure (such as a wrong digest), else `error`."""
     text, where = _read_failure_text(error), error.location
     if mismatch := _HASH_MISMATCH.search(text):
         return _build_hash_error(mismatch, where, locked="--require-hashes" in text)
@@ -258,7 +258,7 @@ def explain_client_failure(
     if not (hint := next(kinds, "")):
         return error
     hint = _NOT_BUNDLED_HINT if network_access.is_offline() else hint
-    # Name the host, without its login: another index may have answered
+    # Name the host (without login) that did not answer: there may be several indexes
     hosts = [match["uv"] or match["pip"] for match in _FAILED_HOST.finditer(text)]
     if hint == _NO_ANSWER_HINT and hosts:
         hint = hint.replace("did not answer", f"did not answer ({hosts[-1]})", 1)
@@ -266,7 +266,7 @@ def explain_client_failure(
 
 
 def find_retry_reason(error: Exception) -> str:
-    """Return why a retry may help after a failure of uv or pip, "" if it will not help."""
+    """Return the reason for a retry after a failure of uv or pip, "" if a retry cannot help."""
     failed = error.__cause__ if isinstance(error.__cause__, CommandFailedError) else error
     if not isinstance(failed, CommandFailedError) or network_access.is_offline():
         return ""
@@ -300,8 +300,8 @@ def _build_hash_error(
     )
 
 
-# Seconds without a byte, and the number of retries for a connection or an incomplete file. A pip
-# without --resume-retries (before 25.1) ignores that variable.
+# Seconds without a byte, and the number of retries for a connection or an incomplete file.
+# pip before 25.1 has no --resume-retries and ignores PIP_RESUME_RETRIES.
 CLIENT_DEFAULTS = {
     "UV_HTTP_TIMEOUT": "60",
     "UV_HTTP_RETRIES": "4",
@@ -311,7 +311,7 @@ CLIENT_DEFAULTS = {
     "RUST_LOG": "uv_client::retry=debug",  # without this, uv does not report retries
 }
 _ALTERNATIVE_NAMES = {"UV_HTTP_TIMEOUT": "UV_REQUEST_TIMEOUT", "PIP_DEFAULT_TIMEOUT": "PIP_TIMEOUT"}
-# The same keys in pip's files, which have lower precedence than its variables; uv only has
+# The keys of these variables in pip's files, over which the variables have precedence; uv only has
 # variables
 _PIP_FILE_KEYS = {
     "PIP_DEFAULT_TIMEOUT": ("timeout", "default-timeout"),
@@ -334,7 +334,7 @@ def run_index_client(
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run uv or pip in `env`, by default the host's; explain a failure and retry it once."""
+    """Run uv or pip in `env` (default: the host's); after a failure, retry once if useful."""
     host = shell.build_installer_env()
     client_env = add_client_defaults(host if env is None else env, find_pip_file_defaults())
     retry_reasons: list[str] = []
@@ -345,7 +345,7 @@ def run_index_client(
         on_line(line)
 
     def run_once() -> None:
-        # a file with a wrong digest is in pip's cache
+        # pip's cache may contain the file with the wrong digest
         cache_options = {"PIP_NO_CACHE_DIR": "1"} if retry_reasons else {}
         try:
             with hide_passwords(argv, {**client_env, **cache_options}) as (words, variables):
@@ -362,13 +362,13 @@ def run_index_client(
 
 
 def find_pip_file_defaults() -> frozenset[str]:
-    """Return the variables in `CLIENT_DEFAULTS` that the user has set in pip's files."""
+    """Return the variables of `CLIENT_DEFAULTS` whose setting the user has in pip's files."""
     read = package_indexes.read_pip_file_setting
     return frozenset(name for name, keys in _PIP_FILE_KEYS.items() if read(*keys))
 
 
 def add_client_defaults(env: Mapping[str, str], configured: Collection[str] = ()) -> dict[str, str]:
-    """Return `env` with default timeouts and retries; those `configured` elsewhere are kept."""
+    """Return `env` with `CLIENT_DEFAULTS` added, except those that are set or `configured`."""
     defaults = {
         name: value
         for name, value in CLIENT_DEFAULTS.items()

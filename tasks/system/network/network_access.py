@@ -23,10 +23,10 @@ def retry_action(
     find_reason: Callable[[Exception], str],
     pauses: tuple[float, ...] | None = None,
 ) -> _T:
-    """Run an action; run it again after each pause while `find_reason` returns a reason to retry.
+    """Run an action; after a failure, run it again while `find_reason` returns a reason to retry.
 
-    The last exception is raised. A pause is random, up to 50 % longer than given: machines that
-    lost a server at the same moment do not all return at the same moment.
+    The last exception is raised. Each pause is randomly up to 50 % longer than given, so that
+    machines that lost a server at the same moment do not all retry at the same moment.
     """
     pauses = RETRY_PAUSES if pauses is None else pauses
     for number, pause in enumerate(pauses, 2):
@@ -44,7 +44,7 @@ def retry_action(
 
 
 _OFFLINE_FLAG = "_TORCHYARD_OFFLINE"
-# The user may have set these, and they would name other indexes
+# Variables in which the user may have set other indexes
 _INDEX_PLACE_VARIABLES = (
     *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL"),
     *("UV_EXTRA_INDEX_URL", "UV_TORCH_BACKEND", "UV_NO_CONFIG"),
@@ -52,7 +52,7 @@ _INDEX_PLACE_VARIABLES = (
 
 
 def start_offline_mode(wheels: Path) -> None:
-    """From now on, restrict uv and pip to the folder `wheels`, and git to local repositories."""
+    """Restrict uv and pip to the folder `wheels`, and git to local repositories, from now on."""
     for name in _INDEX_PLACE_VARIABLES:
         os.environ.pop(name, None)
     where = wheels.absolute().as_uri()

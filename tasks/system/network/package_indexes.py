@@ -1,4 +1,4 @@
-"""Read what the user has set for uv and pip: the default package index and other keys.
+"""Read the user's settings for uv and pip: the default package index and other keys.
 
 The settings are read from the same places as uv and pip read them (pip.pypa.io, "Configuration";
 docs.astral.sh/uv, "Configuration files"). Values of a wrong type are ignored here: uv or pip
@@ -27,18 +27,18 @@ _PIP_FILE, _OLD_PIP_FOLDER = ("pip.ini", "pip") if sys.platform == "win32" else 
 
 
 def find_pip_index() -> str:
-    """Return pip's index URL from its variable, else from its files; "" if not set."""
+    """Return pip's index URL from PIP_INDEX_URL, else from pip's files; "" if not set."""
     return _read_first_variable(PIP_INDEX_VARIABLES) or read_pip_file_setting("index-url")
 
 
 def find_uv_index() -> str:
-    """Return uv's index URL from its variables, else from its files; "" if not set."""
+    """Return uv's index URL from uv's variables, else from uv's files; "" if not set."""
     file_indexes = filter(None, map(_read_uv_default_index, list_uv_files()))
     return _read_first_variable(UV_INDEX_VARIABLES) or next(file_indexes, "")
 
 
 def read_uv_indexes() -> dict[str, str]:
-    """Return the URL of each named index in uv's files; the first of a name is used."""
+    """Return name → URL of the indexes in uv's files; for a repeated name, the first URL."""
     settings = map(_read_uv_settings, list_uv_files())
     tables = [table for document in settings for table in _list_index_tables(document)]
     return {
@@ -73,7 +73,7 @@ def _read_pip_file(path: Path) -> dict[str, str]:
 
 
 def _read_uv_default_index(path: Path) -> str:
-    """Return the default [[index]], else `index-url` of [pip], else `index-url`."""
+    """Return the URL of the default [[index]], else `index-url` of [pip], else `index-url`."""
     settings = _read_uv_settings(path)
     tables = _list_index_tables(settings)
     default = [table.get("url") for table in tables if table.get("default") is True]
@@ -89,7 +89,7 @@ def _list_index_tables(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _read_uv_settings(path: Path) -> dict[str, Any]:
-    """Return the settings of a uv.toml, or [tool.uv] of a pyproject.toml."""
+    """Return the settings of a uv.toml, or [tool.uv] of a pyproject.toml; {} if unreadable."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, tomllib.TOMLDecodeError):
@@ -104,7 +104,7 @@ def _select_table(settings: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def list_pip_files() -> Iterator[Path]:
-    """Yield pip's files, the highest precedence first; none if PIP_CONFIG_FILE disables them."""
+    """Yield pip's config files, highest precedence first; none if PIP_CONFIG_FILE disables them."""
     config_file = os.environ.get("PIP_CONFIG_FILE", "")
     if config_file == os.devnull:
         return
@@ -122,7 +122,7 @@ def list_pip_files() -> Iterator[Path]:
 
 
 def list_uv_files() -> Iterator[Path]:
-    """Yield uv's files, the highest precedence first; none if UV_NO_CONFIG disables them."""
+    """Yield uv's config files, highest precedence first; none if UV_NO_CONFIG disables them."""
     if os.environ.get("UV_NO_CONFIG", "").lower() not in {"", "0", "false", "f", "no", "n", "off"}:
         return
     if config_file := os.environ.get("UV_CONFIG_FILE"):
@@ -152,7 +152,7 @@ def _list_shared_folders() -> Iterator[Path]:
 
 
 def _find_home_folders() -> tuple[Path, Path]:
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - it knows what to do without a home
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails without a home folder
     return home, Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
 
 
@@ -160,7 +160,7 @@ _MIRRORS_VARIABLE = "_TORCHYARD_MIRRORS"
 
 
 def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
-    """From now on, let uv and pip use these mirrors; a default index that the user set stays."""
+    """Let uv and pip use these mirrors from now on; keep a default index that the user has set."""
     os.environ[_MIRRORS_VARIABLE] = json.dumps(dict(mirrors))
     place = apply_index_mirror(DEFAULT_INDEX, mirrors)
     if place != DEFAULT_INDEX and not find_uv_index():
@@ -170,7 +170,7 @@ def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
 
 
 def build_extra_index_options(index: str) -> tuple[str, ...]:
-    """Return the options that add an index URL or a folder of wheels to the default index."""
+    """Return the options that add an index (a URL or a folder of wheels); none for ""."""
     if not index or network_access.is_offline():
         return ()
     place = apply_index_mirror(index, json.loads(os.environ.get(_MIRRORS_VARIABLE, "{}")))
@@ -178,7 +178,7 @@ def build_extra_index_options(index: str) -> tuple[str, ...]:
 
 
 def build_only_index_options(index: str) -> tuple[str, ...]:
-    """Return the options that use only this index; "" is the default index."""
+    """Return the options that use only this index; none for "", the default index."""
     match build_extra_index_options(index):
         case ("--find-links", place):
             return ("--no-index", "--find-links", place)
