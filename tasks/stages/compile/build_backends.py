@@ -19,10 +19,11 @@ _QUICK_OPTIONS = (
 
 @dataclass(frozen=True)
 class BuildSpec:
-    """A build: the source tree, the build root, and the tools by absolute path.
+    """The parameters of a PyTorch build. Folders and tools are absolute paths.
 
-    `definitions` are the CMake cache entries that are passed as -D. `jobs` is the number of
-    parallel compilers, or None if a jobserver decides.
+    `definitions` are the CMake cache entries that are passed as -D. `target` is the CMake target,
+    or None for everything. `jobs` is the number of parallel compilers; None leaves it to a
+    jobserver.
     """
 
     tree: PurePath
@@ -38,7 +39,7 @@ class BuildSpec:
 
 @dataclass(frozen=True)
 class BuildStep:
-    """A command of a build, run in the source tree; `env` is added to the environment."""
+    """A command of a build, which runs in the source tree with the additional variables `env`."""
 
     description: str
     argv: tuple[str, ...]
@@ -46,9 +47,9 @@ class BuildStep:
 
 
 class CMakeBackend:
-    """CMake only, without Python packaging: the C++ libraries and an install prefix.
+    """The backend without Python packaging: CMake makes C++ libraries and an install prefix.
 
-    The other backends replace the commands that differ.
+    The subclasses override the methods that differ.
     """
 
     def find_build_folder(self, work: BuildSpec) -> PurePath:
@@ -56,7 +57,7 @@ class CMakeBackend:
         return work.build_root / "cmake"
 
     def list_output_folders(self, work: BuildSpec) -> tuple[PurePath, ...]:
-        """Return the folders with the compiled libraries; they may be missing."""
+        """Return the folders of the compiled libraries; a folder may not exist yet."""
         return (self.find_build_folder(work),)
 
     def create_configure_step(self, work: BuildSpec) -> BuildStep:
@@ -74,41 +75,41 @@ class CMakeBackend:
         return BuildStep("configure PyTorch", argv, {})
 
     def create_compile_step(self, work: BuildSpec) -> BuildStep:
-        """Return the command that compiles what Ninja finds out of date."""
+        """Return the command that compiles everything that Ninja finds out of date."""
         return create_cmake_build(work, self.find_build_folder(work))
 
     def create_wheel_step(self, work: BuildSpec) -> BuildStep:
-        """Return the command that puts a wheel, or an install prefix, into `DESTINATION`."""
+        """Return the command that installs the C++ libraries into the prefix `DESTINATION`."""
         folder = str(self.find_build_folder(work))
         argv = (work.cmake, "--install", folder, "--prefix", DESTINATION)
         return BuildStep("install the libraries", argv, {})
 
 
 class SetupPyBackend(CMakeBackend):
-    """setup.py with setuptools, up to 2.13: CMake in ./build of the tree, installed into ./torch.
+    """The setup.py backend, for PyTorch up to 2.13. CMake builds in ./build, installs to ./torch.
 
-    The rules are those of PyTorch's tools/setup_helpers/cmake.py.
+    The commands follow PyTorch's tools/setup_helpers/cmake.py.
     """
 
     def find_build_folder(self, work: BuildSpec) -> PurePath:
-        """Return ./build of the tree, the only folder that setup.py supports."""
+        """Return the folder build in the tree, the only build folder that setup.py supports."""
         return work.tree / "build"
 
     def list_output_folders(self, work: BuildSpec) -> tuple[PurePath, ...]:
-        """Return CMake's output folder, and the package's library folder."""
+        """Return CMake's library folder, and the library folder of the package torch."""
         return (work.tree / "build" / "lib", work.tree / "torch" / "lib")
 
     def create_configure_step(self, work: BuildSpec) -> BuildStep:
-        """Run setup.py, which passes the paths of Python and NumPy to CMake."""
+        """Return the setup.py command, which passes the paths of Python and NumPy to CMake."""
         argv = (work.python, "setup.py", "build", "--cmake-only")
         return BuildStep("configure PyTorch", argv, self._build_variables(work))
 
     def create_compile_step(self, work: BuildSpec) -> BuildStep:
-        """Build CMake's target install, as setup.py does."""
+        """Return the command that builds the requested target, or install like setup.py."""
         return create_cmake_build(work, self.find_build_folder(work), everything="install")
 
     def create_wheel_step(self, work: BuildSpec) -> BuildStep:
-        """Run bdist_wheel through `build`, which works in the same ./build."""
+        """Return the command that makes the wheel from the compiled files in ./build."""
         argv = build_wheel_argv(work, *_QUICK_OPTIONS)
         return BuildStep("make the wheel", argv, self._build_variables(work))
 
@@ -118,19 +119,20 @@ class SetupPyBackend(CMakeBackend):
 
 
 class ScikitBuildBackend(CMakeBackend):
-    """scikit-build-core, from 2.14: CMake in a managed folder that is kept.
+    """The scikit-build-core backend, for PyTorch 2.14 and later, with a persistent build folder.
 
-    It has no step that only configures: that makes a wheel without libraries, which is discarded.
+    scikit-build-core cannot only configure. The configure step makes a wheel without libraries,
+    which is discarded.
     """
 
     def create_configure_step(self, work: BuildSpec) -> BuildStep:
-        """Configure by making a scratch wheel of CMake's `help` target, which compiles nothing."""
+        """Return the command that makes a wheel of CMake's target help; nothing compiles."""
         config = (*self._build_config(work), "build.targets=help", "install.components=nothing")
         argv = build_wheel_argv(work, *config, dest=str(work.build_root / "scratch"))
         return BuildStep("configure PyTorch", argv, self._build_variables(work))
 
     def create_wheel_step(self, work: BuildSpec) -> BuildStep:
-        """Make the wheel from the same build folder."""
+        """Return the command that makes the wheel from the compiled build folder."""
         argv = build_wheel_argv(work, *self._build_config(work))
         return BuildStep("make the wheel", argv, self._build_variables(work))
 
@@ -150,12 +152,12 @@ BACKENDS: Mapping[BackendName, CMakeBackend] = {
 
 
 def detect_backend(pyproject: str) -> BackendName:
-    """Return the backend of a tree by the text of its pyproject.toml ("" if it has none)."""
+    """Return the build backend of a tree. `pyproject` is the text of pyproject.toml, or ""."""
     return "scikit_build_core" if "scikit_build_core.build" in pyproject else "setup_py"
 
 
 def create_cmake_build(work: BuildSpec, folder: PurePath, everything: str = "all") -> BuildStep:
-    """Return `cmake --build` for the requested target, or for `everything`."""
+    """Return the `cmake --build` step for `work.target`, or for the target `everything` if None."""
     argv = (work.cmake, "--build", str(folder), "--target", work.target or everything)
     description = f"compile {work.target or 'PyTorch'}"
     return BuildStep(description, argv, build_job_variables(work, "CMAKE_BUILD_PARALLEL_LEVEL"))
@@ -169,15 +171,15 @@ def create_reconfigure_step(
 
 
 def build_job_variables(work: BuildSpec, *names: str) -> dict[str, str]:
-    """Return the variables that set the number of jobs; none if a jobserver sets it."""
+    """Return the variables `names` with the job count; empty if a jobserver limits the jobs."""
     return dict.fromkeys(names, str(work.jobs)) if work.jobs else {}
 
 
 def build_wheel_argv(work: BuildSpec, *config: str, dest: str = DESTINATION) -> tuple[str, ...]:
     """Return the command that makes a wheel with the tree's build backend and `config` settings.
 
-    `build` runs the backend in the tree itself, and so in the folder that is compiled already; pip
-    is not needed. The dependency check is skipped, because CMake and Ninja may be the system's.
+    `python -m build` runs the backend in the tree, so the compiled files are reused; pip is not
+    needed. The dependency check is skipped, because CMake and Ninja may come from the system.
     """
     options = ("--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", dest)
     return (work.python, "-m", "build", *options, *(f"-C{entry}" for entry in config), ".")

@@ -32,19 +32,19 @@ from tasks.system import manifests
 from tasks.system.hardware import capacity, toolchain
 
 KERNEL_JOBS_VARIABLE = "FLASH_ATTENTION_MAX_JOBS"
-# In PyTorch's list of variables that CMake takes from the environment; comments do not count
+# Finds the variable in PyTorch's list of variables that CMake reads; ignores comment lines
 _FORWARDED_LINE = re.compile(rf"^[^#\n]*\b{KERNEL_JOBS_VARIABLE}\b", re.MULTILINE)
 
 
 def build_kernel_variables(
     tree: PurePath, variables: Mapping[str, str], jobs: int | None, *, elastic: bool
 ) -> dict[str, str]:
-    """Return the variable for the depth of Ninja's pool for flash-attention kernels.
+    """Return the variable that sets the depth of Ninja's job pool for flash-attention kernels.
 
     The result is empty if the tree has no such pool, CUDA is off, or the user has set the variable.
-    With `elastic`, the jobserver limits jobs by memory, and the depth must not be a lower limit.
-    The depth is part of build.ninja. It does not depend on the free memory, so that CMake does not
-    run again each time.
+    With `elastic`, the jobserver limits jobs by memory, and the depth must not limit them further.
+    The depth does not depend on the free memory: it is part of build.ninja, and a change would make
+    CMake run again.
     """
     if (
         KERNEL_JOBS_VARIABLE in variables
@@ -57,7 +57,7 @@ def build_kernel_variables(
 
 
 def find_forwarded_variables(tree: PurePath) -> frozenset[str]:
-    """Return the variable if the tree forwards it to CMake. CMake may still report it as unused."""
+    """Return FLASH_ATTENTION_MAX_JOBS if the tree forwards it to CMake, else an empty set."""
     path = Path(tree) / "cmake" / "EnvVarForwarding.cmake"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     return frozenset({KERNEL_JOBS_VARIABLE} if _FORWARDED_LINE.search(text) else ())
@@ -67,9 +67,9 @@ def find_forwarded_variables(tree: PurePath) -> frozenset[str]:
 class BuildContext:
     """The inputs of a build: backend, build folder, and the requested configuration.
 
-    `cache_entries` are those of CMakeCache.txt. `before` is the fingerprint that the folder was
-    configured from. `max_jobs` is the number of jobs in the settings. `wheel_variables` are also
-    set for the wheel command, so that it does not reconfigure.
+    `cache_entries` is the content of CMakeCache.txt. `before` is the fingerprint of the last
+    configure. `max_jobs` is the job count in the settings, or None. `wheel_variables` are also set
+    for the wheel command, so that this command does not reconfigure.
     """
 
     name: BackendName
@@ -85,21 +85,21 @@ class BuildContext:
     wheel_variables: Mapping[str, str]
 
     def choose_action(self) -> FolderDecision:
-        """Return the action that the folder needs, without changing anything."""
+        """Return the action that the build folder needs, without changing anything."""
         return choose_folder_action(self.rules, self.cache_entries, self.before, self.requested)
 
 
 def resolve_build_folder(job: CompileJob) -> PurePath:
-    """Return the folder that CMake works in."""
+    """Return the CMake build folder of the job."""
     tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
     spec = create_build_spec(job, manifests.read_manifest(job.deps, DepsManifest), tree)
     return BACKENDS[_select_backend(job, tree)].find_build_folder(spec)
 
 
 def read_build_context(job: CompileJob, environment: Environment | None = None) -> BuildContext:
-    """Read the manifests and the tree, and return the build context; nothing is changed.
+    """Return the build context from the manifests, the tree and the build folder; change nothing.
 
-    `environment` replaces the environment of the manifest.
+    `environment` replaces the environment in env.json; None keeps it.
     """
     tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
     deps = manifests.read_manifest(job.deps, DepsManifest)
@@ -144,7 +144,7 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
 
 
 def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> BuildSpec:
-    """Return the build spec of a tree, before its build folder and variables are read."""
+    """Return the build spec of a tree, before the CMake definitions are known."""
     return BuildSpec(
         tree=tree,
         build_root=job.build,
@@ -168,8 +168,8 @@ def _select_backend(job: CompileJob, tree: Path) -> BackendName:
 def _identify_toolchain(
     deps: DepsManifest, variables: Mapping[str, str], work: BuildSpec
 ) -> dict[str, str]:
-    """Return the identity of each tool that is used; unused tools are left out."""
-    # on Windows CC and CXX may be the bare name: see tasks.stages.env.environment_variables
+    """Return the identity of each tool in use, by `toolchain.cxx` and similar names."""
+    # on Windows CC and CXX may be just `cl`: see tasks.stages.env.environment_variables
     cc, cxx = (variables.get(name, "") for name in ("CC", "CXX"))
     version_file = Path(work.tree) / "version.txt"
     programs = {
@@ -190,7 +190,7 @@ def _identify_toolchain(
 
 @dataclass(frozen=True)
 class BuildPreview:
-    """The preview of a build: the folder decision and the expected work.
+    """The preview of a build: the action for the build folder, and the steps that Ninja would run.
 
     `ninja` is Ninja's dry run, or None if the steps are known only after CMake has run.
     `last_object_count` is the number of objects in the last full build, or 0 if it is unknown.
@@ -216,7 +216,7 @@ class BuildPreview:
 def preview_build(job: CompileJob, environment: Environment | None = None) -> BuildPreview | None:
     """Return the preview of a build, or None if an earlier stage has not run yet.
 
-    `environment` is the planned environment; without it, the one of the manifest is used.
+    `environment` is the planned environment; None uses the environment in env.json.
     """
     try:
         context = read_build_context(job, environment)

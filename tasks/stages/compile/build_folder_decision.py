@@ -1,7 +1,7 @@
-"""Decide whether a build folder is reused, reconfigured or wiped, from each key that changed.
+"""Decide from the changed variables and tools if a build folder is reused, reconfigured or wiped.
 
-The rules are in config/knowledge/buildfolder.yaml. The most severe effect of all changes decides.
-The CMake cache does not show who set a value: the requested values are stored as well.
+The rules in config/knowledge/buildfolder.yaml give each change an effect; the most severe effect
+wins. The CMake cache does not show who set a value, so the requested values are stored as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal
 from tasks.core.text_formatting import format_short_reasons
 from tasks.knowledge.facts import Effect, FolderRule
 
-TOOL_PREFIX = "toolchain."  # of names that are not variables
+TOOL_PREFIX = "toolchain."  # a name with this prefix is a tool, any other name a variable
 _SETTING_NAMES = {
     "CMAKE_BUILD_TYPE": "build.type",
     "BLAS": "build.blas",
@@ -49,11 +49,11 @@ _ACTION_TEXTS = {
 
 @dataclass(frozen=True)
 class ConfigureFingerprint:
-    """The values that a folder is configured from.
+    """The values that a build folder is configured from.
 
     `toolchain` has the identity of each known tool, by `toolchain.cxx` and similar names. `held`
-    are the resulting entries of CMakeCache.txt. `pending` are the variables of a configure that did
-    not finish, or None if the last one did.
+    are the resulting entries of CMakeCache.txt. `pending` are the variables of an unfinished
+    configure, or None if the last configure finished.
     """
 
     variables: Mapping[str, str]
@@ -64,7 +64,7 @@ class ConfigureFingerprint:
 
 @dataclass(frozen=True)
 class FolderChange:
-    """A key that changed: its values ("" if not set), the effect on the folder, and the reason."""
+    """A changed variable or tool: both values ("" if not set), the effect, and the reason."""
 
     name: str
     before: str
@@ -96,9 +96,9 @@ def choose_folder_action(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> FolderDecision:
-    """Return the action that the folder needs.
+    """Return the action that a build folder needs, with the changes that require it.
 
-    `cache` are the entries of its CMakeCache.txt; empty if no configure has finished.
+    `cache` is the content of CMakeCache.txt; it is empty if no configure has finished.
     """
     if not cache:
         return FolderDecision("configure")
@@ -121,15 +121,15 @@ def _list_requested_changes(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
-    """Yield the settings that were added, removed or changed since the last configure.
+    """Yield the variables and tools that were added, removed or changed since the last configure.
 
-    A configure that did not finish counts as well: its values may be in the folder or not.
+    An unfinished configure counts too, since CMake may have applied some of the values.
     """
     old, new = ({**one.variables, **one.toolchain} for one in (before, requested))
     pending = {**old, **(before.pending or {})}
     for name in sorted({*old, *new, *pending}):
         if name.startswith(TOOL_PREFIX) and not (name in old and name in new):
-            continue  # unknown on one side
+            continue  # the tool is unknown before or after the change
         rule = find_folder_rule(rules, name)
         old_value, new_value, pending_value = (one.get(name, "") for one in (old, new, pending))
         is_requested_again = is_same_value(old_value, new_value)
@@ -149,7 +149,7 @@ def _list_cache_edits(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
-    """Yield entries of CMakeCache.txt that were changed later, by hand or a failed reconfigure."""
+    """Yield the cache entries that a user or a failed reconfigure changed after the configure."""
     for name, entry, value in list_expected_entries(rules, requested):
         configured, current = before.held.get(entry), cache.get(entry, "")
         previous_request = {**before.variables, **before.toolchain}.get(name, "")
@@ -167,7 +167,7 @@ def build_reconfigure_arguments(
     decision: FolderDecision,
     requested: ConfigureFingerprint,
 ) -> tuple[str, ...]:
-    """Return the `cmake` arguments: -U for each obsolete cache entry and -D for every value."""
+    """Return the CMake arguments: -U for each obsolete cache entry, -D for each requested value."""
     obsolete: dict[str, None] = {}
     for change in decision.changes:
         rule = find_folder_rule(rules, change.name)
@@ -188,7 +188,7 @@ def build_reconfigure_arguments(
 def list_missing_values(
     rules: tuple[FolderRule, ...], cache: Mapping[str, str], requested: ConfigureFingerprint
 ) -> list[FolderChange]:
-    """Return the requested values that are not in the cache after CMake has run."""
+    """Return the requested values that the CMake cache lacks after CMake has run."""
     return [
         FolderChange(name, value, cached, "reconfigure", entry)
         for name, entry, value in list_expected_entries(rules, requested)
@@ -200,19 +200,19 @@ def list_missing_values(
 
 
 def find_folder_rule(rules: Iterable[FolderRule], name: str) -> FolderRule:
-    """Return the first rule that matches; the last rule matches everything."""
+    """Return the first rule that matches a variable or tool; the last rule matches every name."""
     return next(rule for rule in rules if any(fnmatchcase(name, key) for key in rule.keys))
 
 
 def list_cache_entries(rule: FolderRule, name: str) -> tuple[str, ...]:
-    """Return the entries of CMakeCache.txt that hold the value of this variable."""
+    """Return the names of the CMake cache entries that hold the value of a variable or tool."""
     return tuple(name if entry == "=" else entry for entry in rule.entries)
 
 
 def list_expected_entries(
     rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield name, entry and value of all that a reconfigure can set and the cache must hold."""
+    """Yield (name, cache entry, value) for each requested value that a reconfigure can set."""
     for name, entry, value in _list_all_entries(rules, requested):
         if find_folder_rule(rules, name).effect == "reconfigure":
             yield name, entry, value
@@ -221,7 +221,7 @@ def list_expected_entries(
 def build_cmake_definitions(
     rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
 ) -> dict[str, str]:
-    """Return the -D definitions for an empty folder, by cache entry."""
+    """Return the CMake definitions (-D) for an empty build folder, by cache entry."""
     return {
         entry: format_cmake_paths(value)
         for name, entry, value in _list_all_entries(rules, requested)
@@ -247,7 +247,7 @@ def _list_all_entries(
 
 
 def format_setting_name(name: str) -> str:
-    """Return the name for messages: the dotted key of the settings, or the tool."""
+    """Return the name of a variable or tool in messages: a settings key or words for the tool."""
     if name in _SETTING_NAMES:
         return _SETTING_NAMES[name]
     return f"build.{'flags' if name.startswith(('USE_', 'BUILD_')) else 'env'}.{name}"
@@ -259,7 +259,7 @@ def is_same_value(one: str, other: str) -> bool:
 
 
 def _normalize_value(value: str) -> str:
-    """Return a value as CMake writes it: paths without a last slash, `..` and backslashes."""
+    """Return a value in comparable form: ON or OFF, and paths without `..`, last slash and `\\`."""
     text = value.strip()
     if text.upper() in _ON_VALUES:
         return "ON"

@@ -1,4 +1,4 @@
-"""Read and write a CMake build folder: its cache, and the note of what it was configured from."""
+"""Read CMake's cache of a build folder, and keep a note of the values of the last configure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tasks.system.hardware import toolchain
 
 _CACHE_ENTRY = re.compile(r'"?(?P<name>[^":=]+)"?:(?P<type>\w+)=(?P<value>.*)')
 _NOTE_NAME = "torchyard-request.json"
-# The tools in the cache of a folder that the user, or another tool, configured.
+# The cache entry of each tool, for a folder that the user or another program configured
 _TOOL_ENTRIES = {
     "toolchain.cc": "CMAKE_C_COMPILER",
     "toolchain.cxx": "CMAKE_CXX_COMPILER",
@@ -61,10 +61,10 @@ def read_configured_fingerprint(
     rules: tuple[FolderRule, ...],
     requested: ConfigureFingerprint,
 ) -> ConfigureFingerprint:
-    """Return what the folder was configured from.
+    """Return the values that the folder was configured from.
 
-    Values that are not in the note are read from the cache. A variable that CMake does not cache is
-    unknown; the requested value is assumed.
+    Without a configure note, the values are read from CMake's cache. A variable that CMake does not
+    cache is assumed to have the requested value. Tools missing in the note come from the cache.
     """
     tools = {
         name: toolchain.resolve_tool_identity(name, value)
@@ -93,7 +93,7 @@ def has_configure_note(folder: PurePath) -> bool:
 def write_pending_note(
     folder: PurePath, before: ConfigureFingerprint, requested: ConfigureFingerprint
 ) -> None:
-    """Write a note that a configure has started, before CMake changes anything."""
+    """Note that a configure has started. This must happen before CMake changes anything."""
     note = replace(before, pending=requested.variables)
     files.write_atomic(_resolve_note_path(folder), format_canonical_json(note))
 
@@ -102,7 +102,7 @@ def prepare_build_folder(folder: PurePath) -> None:
     """Prepare a folder for a first configure.
 
     A new or empty folder is marked as managed. In a managed folder, the CMakeCache.txt of an
-    unfinished configure is removed, because CMake would use its values.
+    unfinished configure is removed, because CMake would reuse the values in it.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
@@ -118,11 +118,11 @@ def prepare_build_folder(folder: PurePath) -> None:
 
 
 def wipe_build_folder(folder: PurePath, decision: FolderDecision) -> None:
-    """Empty a managed build folder; raise `TorchyardError` with a hint if it is not managed."""
+    """Empty a managed build folder; raise `TorchyardError` with a hint for an unmanaged one."""
     if not files.is_marked(folder):
         raise _create_unmanaged_error(folder, str(decision).partition(": ")[2])
-    # without Ninja's log every object is out of date: if the wipe is interrupted, an object that
-    # is left is not taken for one of the new compiler
+    # remove Ninja's log first: if the wipe is interrupted, Ninja compiles all remaining objects
+    # again instead of reusing objects of the old compiler
     files.empty_owned(folder, first=(".ninja_log", ".ninja_deps", "CMakeCache.txt"))
 
 
@@ -138,7 +138,7 @@ def _create_unmanaged_error(folder: PurePath, change: str) -> TorchyardError:
 def require_cmake_values(
     folder: PurePath, rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
 ) -> None:
-    """Raise a `TorchyardError` that names each requested value that is not in the cache."""
+    """Raise a `TorchyardError` that lists the requested values that the CMake cache lacks."""
     details = [
         f"{format_setting_name(change.name)} is {change.after or 'nothing'} instead of "
         f"{change.before}"
@@ -159,7 +159,7 @@ def write_configure_note(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> None:
-    """Write what the folder is configured from. The identities of tools not used now are kept."""
+    """Write the note of a finished configure. Identities of tools that are unused now are kept."""
     cache = read_cmake_cache(folder)
     entries = (entry for _, entry, _ in list_expected_entries(rules, requested))
     values = {entry: cache[entry] for entry in entries if entry in cache}
@@ -179,10 +179,10 @@ _TICK = 2_000_000_000  # ns: the coarsest resolution of a file system's clock
 
 
 def compute_library_digest(folders: Iterable[PurePath], start: PurePath, cache: PurePath) -> str:
-    """Return the sha256 over every library in `folders`, by its path relative to `start`.
+    """Return one sha256 over the paths (relative to `start`) and contents of all libraries.
 
-    Folders may be missing. The file `cache` keeps digests between calls; without it every library
-    is read.
+    A folder may be missing. The file `cache` keeps digests between calls; without this file, every
+    library is read.
     """
     old_digests, new_digests = _read_known_digests(Path(cache)), {}
     total = hashlib.sha256()
@@ -199,7 +199,7 @@ def compute_library_digest(folders: Iterable[PurePath], start: PurePath, cache: 
 
 
 def _read_known_digests(path: Path) -> dict[str, tuple[str, str]]:
-    """Return the stamp and the content digest of each path."""
+    """Return the stamp and content digest of each library; empty if the file cannot be read."""
     try:
         digests = json.loads(path.read_text(encoding="utf-8"))
         return {name: (str(stamp), str(content)) for name, (stamp, content) in digests.items()}
@@ -208,11 +208,10 @@ def _read_known_digests(path: Path) -> dict[str, tuple[str, str]]:
 
 
 def _compute_file_stamp(path: Path) -> str:
-    """Return size, modification time and inode, or `_RECENT` if the file is too new.
+    """Return a file's size, modification time and inode, or `_RECENT` if the file is too new.
 
-    A file that was modified less than `_TICK` ago could change again with the same stamp. The
-    change time of the inode is left out: the wheel stage makes hard links to these files, which
-    changes it.
+    A file that was modified less than `_TICK` ago could change again with the same stamp. The stamp
+    omits the inode's change time, because hard links by the wheel stage change that time.
     """
     status = path.stat()
     if time.time_ns() - status.st_mtime_ns < _TICK:

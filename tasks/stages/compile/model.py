@@ -17,12 +17,13 @@ ASSEMBLY_FOLDER = "bdist.torchyard"  # in setup.py's build folder, for bdist_whe
 
 @dataclass(frozen=True)
 class CompileJob:
-    """What to build and where.
+    """The inputs of the stage compile: settings, manifests and folders.
 
     `jobs` is the maximum number of parallel compilers; None derives it from cores and memory. With
-    `jobs_exact`, that number is used regardless of memory. `build` is the managed build folder, for
-    backends that accept one; setup.py uses ./build in the tree. `runs` is the build history, `pool`
-    the folder of the jobserver that all builds of the checkout share, `cache_remote` a URL.
+    `jobs_exact`, exactly `jobs` compilers run regardless of memory. `build` is the managed build
+    folder, for backends that accept one; setup.py uses ./build in the tree. `runs` is the build
+    history. `pool` is the folder of the jobserver that all builds of the checkout share.
+    `cache_remote` is the URL of the remote cache, or "".
     """
 
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"]
@@ -49,8 +50,8 @@ class CompileResult:
     """The manifest compile.json.
 
     `build` is the folder that CMake worked in, `products` a digest of all libraries. `wheel` is the
-    command that makes the wheel, or the install prefix. It runs in `tree` with the environment of
-    env.json and `variables`.
+    command that makes the wheel, or the install prefix. The command runs in `tree` with the
+    environment of env.json and `variables`.
     """
 
     backend: BackendName
@@ -64,7 +65,7 @@ class CompileResult:
     def build_wheel_command(self, dest: PurePath, *, plain: bool = False) -> tuple[str, ...]:
         """Return the command that puts the wheel, or the libraries, into `dest`.
 
-        With `plain`, it has no options for setuptools, which some trees do not accept.
+        With `plain`, the command omits the options for bdist_wheel, which some trees reject.
         """
         arguments = (p for p in self.wheel if not (plain and p.startswith(f"-C{BUILD_OPTION}")))
         return tuple(part.replace(DESTINATION, str(dest)) for part in arguments)

@@ -15,7 +15,7 @@ RECIPE = 2
 def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
     """Return the stage compile.
 
-    The number of jobs is not in its fingerprint, since the result is the same.
+    The fingerprint omits the number of jobs, which does not change the result.
     """
     build = settings.build
     job = CompileJob(

@@ -38,10 +38,11 @@ from tasks.wheels.build_inputs import add_source_date
 
 @dataclass
 class CompileStatistics:
-    """The statistics of a run in progress.
+    """The statistics of a compile run in progress.
 
-    `peaks` are MiB by output, `killed` the outputs whose compilers ran out of memory. `old_make` is
-    True if a make without jobserver support takes part. `warnings` counts lines with a warning.
+    `peaks` is the peak memory in MiB by output file. `killed` are the output files whose compilers
+    ran out of memory. `old_make` is True if the build runs a make without jobserver support.
+    `warnings` counts output lines with a warning.
     """
 
     decision: FolderDecision
@@ -56,7 +57,7 @@ class CompileStatistics:
     ninja_seconds: float = 0.0
 
     def build_run_facts(self) -> dict[str, Json]:
-        """Return the facts for the run's line in the build history."""
+        """Return the fields of this run for the build history."""
         return {
             "configure_seconds": round(self.configure_seconds, 3),
             "ninja_seconds": round(self.ninja_seconds, 3),
@@ -75,14 +76,14 @@ _UNUSED_HEADING = "Manually-specified variables were not used by the project:"
 
 @dataclass
 class UnusedVariables:
-    """Collects in `names` the `requested` variables that CMake reports as unused."""
+    """A collector of the `requested` variables that CMake reports as unused, in `names`."""
 
     requested: Collection[str]
     names: list[str] = field(default_factory=list)
     _listing: bool = False
 
     def read_line(self, line: str) -> None:
-        """Read a line of CMake's output. The list is indented, and an empty line precedes it."""
+        """Read a line of CMake's output. CMake indents its list of unused variables."""
         text = line.strip()
         if _UNUSED_HEADING in text:
             self._listing = True
@@ -95,19 +96,19 @@ class UnusedVariables:
 def run(job: CompileJob) -> tuple[CompileResult]:
     """Configure the build folder as requested and compile everything that Ninja finds out of date.
 
-    Raises `CommandFailedError` with the first error, and `TorchyardError` if CMake does not accept
-    a requested value or an unmanaged folder would have to be wiped.
+    Raises `CommandFailedError` if a command fails, and `TorchyardError` if CMake does not accept a
+    requested value or an unmanaged folder would have to be wiped.
     """
     folder = resolve_build_folder(job)
     files.require_minimum_space(folder, "compiling PyTorch")
     files.create_owned_folder(job.build)
-    with files.lock_folder(folder):  # may be in the tree, where another profile may build
+    with files.lock_folder(folder):  # a folder in the tree may be used by another profile, too
         context = read_build_context(job)
         statistics = CompileStatistics(context.choose_action())
         print_line(str(statistics.decision))
         if statistics.decision.action == "wipe":
             build_folder_io.wipe_build_folder(folder, statistics.decision)
-            context = read_build_context(job)  # now with the compiler cache that is installed
+            context = read_build_context(job)  # an empty folder gets the installed compiler cache
         _build_and_record(context, job, statistics)
         return (_create_result(context, job),)
 
@@ -115,7 +116,7 @@ def run(job: CompileJob) -> tuple[CompileResult]:
 def _build_and_record(
     context: BuildContext, job: CompileJob, statistics: CompileStatistics
 ) -> None:
-    """Configure and compile, and append the result to the build history, also after a failure."""
+    """Configure and compile, and append the run to the build history, even if it failed."""
     started, old_log = time.monotonic(), build_history_io.read_ninja_log(context.folder)
     env, log = _compute_environment(context, job), Path(job.log).with_suffix(".cache.log")
     cache = _find_active_cache(context, job)
@@ -154,14 +155,14 @@ def _build_and_record(
 def _compute_environment(context: BuildContext, job: CompileJob) -> dict[str, str]:
     """Return the environment of the build commands.
 
-    SOURCE_DATE_EPOCH is not part of the configure fingerprint: it changes with every commit.
+    SOURCE_DATE_EPOCH changes with every commit, so the configure fingerprint omits it.
     """
     env = context.environment.build_child_environment(shell.build_host_env())
     return add_source_date(env, manifests.read_manifest(job.source, SourceTree).date)
 
 
 def _find_active_cache(context: BuildContext, job: CompileJob) -> CompilerCache:
-    """Return the compiler cache that the build folder uses; it can differ from the one of deps."""
+    """Return the compiler cache that the build folder uses, which can differ from cache.json."""
     cache = CompilerCache()
     if Path(job.cache).exists():
         cache = manifests.read_manifest(job.cache, CompilerCache)
@@ -198,7 +199,8 @@ def _configure_folder(
         build_folder_io.prepare_build_folder(folder)
         step = context.backend.create_configure_step(context.work)
         configured = replace(configured, toolchain=requested.toolchain)
-    known = {"USE_CUDA", *LAUNCHER_VARIABLES}  # always set, also if the user did not set them
+    # these are set even if the user did not set them, and CMake may report them as unused
+    known = {"USE_CUDA", *LAUNCHER_VARIABLES}
     known |= build_context_io.find_forwarded_variables(context.work.tree)
     unused = UnusedVariables(requested.variables.keys() - known)
     build_folder_io.write_pending_note(folder, configured, requested)
@@ -228,8 +230,9 @@ def _compile_folder(
 ) -> None:
     """Run Ninja under the job scheduler.
 
-    The costs of earlier builds determine how many jobs fit into memory and the predicted duration.
-    `resources` are the cache measurement and the job slots of remote workers.
+    The scheduler derives the job count from the peak memory of earlier builds. The predicted
+    duration comes from the durations of earlier builds. `resources` are the cache measurement and
+    the number of job slots of remote workers.
     """
     measurement, slots = resources
     history = tuple(build_history_io.read_history(job.runs))

@@ -5,5 +5,5 @@ Inputs: the interpreter, the tools and the toolkit selection.
 Outputs: deps.json with the interpreter to install into, a CUDA_HOME with exact pins, and the
 compilers; cache.json with the compiler cache.
 
-Reruns when: one of these selections changed or the environment is gone.
+Reruns when: an input, a compiler or the locked packages changed, or the environment is gone.
 """

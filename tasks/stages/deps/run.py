@@ -1,4 +1,4 @@
-"""Run the stage deps: prepare the build environment, inspect it, and return its manifests."""
+"""Run the stage deps: prepare and inspect the build environment, and return the manifests."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _IDENTITY_NAME = "torchyard-identity"
 
 
 def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
-    """Prepare the build environment and return its manifests.
+    """Prepare the build environment and return the manifests of the stage.
 
-    Compilers are found first: a missing one is reported in a second, before any download.
+    Compilers are searched first, so that a missing compiler is reported before any download.
     """
     cc, cxx, msvc = _find_host_compilers(job)
     git = toolchain.find_program("git")
@@ -56,7 +56,7 @@ def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
     deps = DepsManifest(
         python=python,
         python_version=interpreters.find_interpreter(python).version,
-        # the id that is written at creation; for an existing interpreter, its path
+        # the random id written into a new venv, or the path of an existing interpreter
         identity=job.base if job.existing else _read_identity_lines(job)[0],
         overlay=str(job.overlay) if job.existing else None,
         scripts=str(scripts),
@@ -83,8 +83,8 @@ def _read_toolchain_stamps(deps: DepsManifest, used: CompilerCache) -> Toolchain
 def _find_host_compilers(job: DepsJob) -> tuple[Program, Program, MsvcEnvironment | None]:
     """Return the C compiler, the C++ compiler, and on Windows the MSVC environment.
 
-    If another compiler than the default is chosen, the reason is printed. If nothing is compiled, a
-    missing or unsupported compiler is not an error.
+    The reason for a choice other than the default compiler is printed. If nothing is compiled, a
+    missing or unsupported compiler is not an error, and both paths are "".
     """
     try:
         selection = toolchain.choose_compilers((job.cc, job.cxx), job.limits)
@@ -99,7 +99,7 @@ def _find_host_compilers(job: DepsJob) -> tuple[Program, Program, MsvcEnvironmen
 
 
 def _require_blas(job: DepsJob, cxx: Program) -> None:
-    """Raise `MissingToolError` if the BLAS that a build links cannot be linked."""
+    """Raise `MissingToolError` if the build needs a system BLAS that cannot be linked."""
     library = job.system_blas
     if not library:
         return
@@ -129,7 +129,7 @@ def _require_python_headers(python: str) -> None:
 
 
 def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
-    """Return the toolkit as CUDA_HOME; raise `MissingToolError` if the planned toolkit is gone."""
+    """Return the CUDA toolkit, or None without one; raise `MissingToolError` if it is gone."""
     if job.toolkit_provider == "none":
         return None
     if job.toolkit_provider != "pypi":
@@ -155,10 +155,10 @@ def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
 
 
 def list_toolkit_pins(site: Path, packages: Sequence[str]) -> tuple[str, ...]:
-    """Return exact versions of the packages and their dependencies, as install constraints.
+    """Return the exact versions of the packages and their dependencies, as install constraints.
 
-    Other packages are left out: torch installs NVIDIA packages into the same folder, different ones
-    with each release, and they are not part of the toolkit.
+    Other NVIDIA packages in `site` are left out: torch installs them, each torch release others,
+    and they are not part of the toolkit.
     """
     installed = read_installed_packages(site)
     return tuple(
@@ -167,10 +167,10 @@ def list_toolkit_pins(site: Path, packages: Sequence[str]) -> tuple[str, ...]:
 
 
 def _find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
-    """Return cuobjdump of the toolkit, an existing torch's triton or PATH; else install it.
+    """Return cuobjdump from the toolkit, an existing torch's triton or PATH; else install it.
 
-    triton in a managed environment is ignored: it is installed only with torch, so the result would
-    change between runs.
+    triton in a managed environment is ignored: torch installs triton after this stage, so a later
+    run would find another cuobjdump.
     """
     name = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     places = [Path(toolkit.home) / "bin" / name] if toolkit else []
@@ -190,7 +190,7 @@ def _find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
 
 
 def _prepare_environment(job: DepsJob) -> str:
-    """Return the interpreter to install into, after installing the tools."""
+    """Install the build tools, and return the interpreter to install packages into."""
     uv = environments.find_uv()
     if uv is None:
         print_warning("uv cannot run on this machine; pip installs the packages, more slowly")
@@ -212,10 +212,10 @@ def _prepare_environment(job: DepsJob) -> str:
 
 
 def _ensure_venv(job: DepsJob, uv: str | None) -> None:
-    """Create the venv again for another Python or toolkit; otherwise keep it.
+    """Create the venv; keep an existing one with the requested Python and toolkit packages.
 
-    Files of another toolkit (its libraries, the torch that was linked with them) would be found
-    next to the new ones.
+    In a kept venv, files of another toolkit (libraries, and the torch that was linked with them)
+    would be found next to the new files.
     """
     base_version = interpreters.find_interpreter(job.base).version
     toolkit_digest = compute_text_sha256(format_canonical_json(job.toolkit_packages))

@@ -1,4 +1,4 @@
-"""Check if the interpreter, the compilers and the locked packages are unchanged, in each run."""
+"""Check in every run if the interpreter, the compilers and the locked packages are unchanged."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tasks.system.hardware import toolchain
 
 
 def is_stale(job: DepsJob) -> bool:
-    """Return True if the environment or a compiler changed, or other packages are locked."""
-    # an upgrade of the base interpreter can remove that of the venv
+    """Return True if the venv is gone, a compiler changed, or packages differ from the lock."""
+    # an upgrade of the base interpreter can remove the interpreter of the venv
     if not job.existing and not environments.find_venv_python(job.venv).exists():
         return True
     try:
@@ -23,7 +23,7 @@ def is_stale(job: DepsJob) -> bool:
 
 
 def list_unlocked(job: DepsJob) -> tuple[str, ...]:
-    """Return the packages of torchyard.lock that are missing or have another version."""
+    """Return a line for each package of torchyard.lock that is missing or has another version."""
     site = job.overlay if job.existing else environments.find_site_folder(job.venv)
     installed = environments.read_package_versions(site) if job.locked else {}
     toolkit = environments.read_package_versions(job.toolkit_folder)

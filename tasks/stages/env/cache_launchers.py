@@ -45,11 +45,10 @@ _SCCACHE_NAMES = {"SCCACHE_BASEDIRS": "basedirs", "SCCACHE_CACHE_SIZE": "size"}
 
 
 def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
-    """Return the launchers of torch's build; build.env and build.flags override them.
+    """Return the compiler launchers of torch's build; build.env and build.flags override them.
 
-    ccache calls the distribution wrapper itself, so command lines are the same with it.
-
-    Without a launcher, torch's tree looks for ccache. USE_CCACHE=0 prevents that.
+    ccache calls the distribution wrapper, so distribution does not change the command lines.
+    Without a launcher, torch's CMake searches for ccache. USE_CCACHE=0 prevents that.
     """
     distribution = dict.fromkeys(_CXX_LAUNCHERS, job.distribute) if job.distribute else {}
     if job.caching == "off" or job.flags.get("USE_CCACHE") is False:
@@ -67,7 +66,7 @@ def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
 
 
 def list_optional_launchers(job: EnvJob) -> tuple[str, ...]:
-    """Return the launchers that a configured folder may lack: all that the user did not set."""
+    """Return the launchers that the user did not set, which a configured folder may lack."""
     if job.caching not in {"auto", "off"}:
         return ()
     return tuple(name for name in LAUNCHER_VARIABLES if name not in {*job.variables, *job.flags})
@@ -111,10 +110,10 @@ def build_cache_environment(
 def compute_cache_tuning(
     job: EnvJob, deps: DepsManifest, cache: CompilerCache, base: str, *, debug: bool | None = None
 ) -> dict[str, str]:
-    """Return settings for cache hits, also in other checkouts; `base` is their common folder.
+    """Return cache settings that raise the hit rate. Paths below the folder `base` become relative.
 
     Settings in the user's cache configuration take precedence. `debug` is True if debuggers need
-    the source paths.
+    the source paths; None derives it from the build type.
     """
     if not cache.kind:
         # for a folder that was configured with ccache

@@ -72,8 +72,8 @@ def resolve_environments(
 def resolve_runtime_environment(job: EnvJob, deps: DepsManifest) -> Environment:
     """Return the environment of programs; the variables of runtime.env override all others.
 
-    It has what compilations at run time use (JIT extensions, torch.compile). `python` is always the
-    interpreter that has torch.
+    It includes the variables for compilations at run time (JIT extensions, torch.compile). The
+    command `python` always runs the interpreter that has torch.
     """
     variables = {
         **_build_python_variables(job, deps),
@@ -106,9 +106,9 @@ def _build_python_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
 
 
 def _build_compiler_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    """Return the compilers, and on Windows the MSVC environment.
+    """Return the variables that select the compilers, and on Windows the MSVC environment.
 
-    nvcc's host compiler is that of the C++ code: CUDAHOSTCXX for CMake, CC for cpp_extension.
+    nvcc's host compiler is the selected one: CUDAHOSTCXX for CMake, CC for cpp_extension.
     """
     if job.system == "windows":
         # Windows ignores the case of names: upper case avoids duplicates

@@ -26,8 +26,8 @@ class Environment:
 
     `prepend` are folders to prepend to PATH-like variables. `unset` are variables that must not be
     inherited from the user's shell. `defaults` are variables that the user's values override.
-    `offered` are names for `keep_configured_launchers`. `why` has the reason for each variable; it
-    is empty for extensions, so that a reworded reason does not rerun an extension.
+    `offered` are names of variables for `keep_configured_launchers`. `why` has a reason for each
+    variable. For extensions `why` is empty, so that a reworded reason does not rerun an extension.
     """
 
     set: Mapping[str, str]
@@ -92,7 +92,7 @@ class CacheEnvironment:
 
 
 def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return a ccache namespace from nvcc's flag variables, which ccache's key lacks.
+    """Return a ccache namespace for nvcc's flag variables, which ccache does not hash.
 
     Extensions get their forced headers through these variables.
     """

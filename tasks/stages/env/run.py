@@ -26,7 +26,7 @@ _REQUIREMENT_FILES = ("requirements.txt", "requirements-build.txt")
 def run(job: EnvJob) -> tuple[Environment, Environment, CacheEnvironment]:
     """Return the environments of source builds and extensions, and the cache environment.
 
-    The scripts have the first one; the wrappers have the environment of programs that run.
+    The scripts set the environment of source builds; the wrappers set that of programs.
     """
     deps, cache, tree = _read_inputs(job)
     if job.distribute:

@@ -109,7 +109,7 @@ def _unpack_archive(job: SourceJob) -> None:
 
 
 def _find_in_other_builds(job: SourceJob, name: str) -> Iterator[Path]:
-    """Yield the same path in other builds of this checkout, such as other matrix entries."""
+    """Yield the file or folder `name` of other builds in this checkout, if it exists there."""
     own_state = Path(job.state)
     for build in sorted(Path(job.others).iterdir()) if job.others else ():
         other_state = build / own_state.name
@@ -130,8 +130,8 @@ def _rename_old_tree(job: SourceJob) -> None:
 def _require_pytorch(job: SourceJob) -> None:
     """Raise `TorchyardError` if the tree is not PyTorch, before a build that takes hours.
 
-    Warn if its release differs from the planned one; for a folder, loading the settings warned
-    already.
+    Warn if the release of the tree differs from the planned one. For source.path, that warning was
+    printed when the settings were loaded.
     """
     tree = Path(job.tree)
     if missing := source_checks_io.list_missing_files(tree):

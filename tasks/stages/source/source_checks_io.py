@@ -36,10 +36,10 @@ def read_tree_release(tree: Path) -> Version | None:
 
 
 def find_other_release(tree: Path, release: str) -> str:
-    """Return the version of the tree if it belongs to another release; "" if it is the same.
+    """Return the version of the tree if it belongs to another release than `release`, else "".
 
-    The tree of the tag v2.6.0 has 2.6.0a0. A patch release may have the version of the first one,
-    because the file was not updated: v2.5.1 has 2.5.0a0 (pytorch#151425).
+    The tree of the tag v2.6.0 has the version 2.6.0a0. A patch release may still have the version
+    of the first release: v2.5.1 has 2.5.0a0 (pytorch#151425).
     """
     tree_version, numbers = read_tree_release(tree), re.match(r"\d+(?:\.\d+)*", release)
     if tree_version is None or numbers is None:
@@ -60,8 +60,7 @@ _ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", "
 def check_source_settings(settings: Settings, root: Path) -> None:
     """Raise `SettingsError`, with the key, for source settings that cannot work.
 
-    Relative paths start at `root`. For a torch that is not built, these settings are not used, and
-    the run reports that.
+    Relative paths start at `root`. Nothing is checked if torch is not built from source.
     """
     source = settings.source
     if settings.torch.strategy in {"prebuilt", "existing"}:

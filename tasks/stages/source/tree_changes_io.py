@@ -45,7 +45,7 @@ def hash_patches(patches: Sequence[PurePath]) -> tuple[str, ...]:
 def update_patches(
     tree: PurePath, state: PurePath, patches: Sequence[PurePath], log: PurePath
 ) -> tuple[str, ...]:
-    """Apply the requested series of patches and return their sha256; a common prefix is kept."""
+    """Apply the requested patches and return their sha256. A common prefix is not reapplied."""
     digests = hash_patches(patches)
     git.restore_patched_files(tree, _resolve_patch_backup(state))
     _drop_missing_patches(tree, state, digests)
@@ -209,7 +209,7 @@ def describe_tree_changes(last: SourceTree, now: git.GitState | SourceTree) -> I
 
 
 def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the submodules at a commit of the user, without those in `stale` (to be updated)."""
+    """Yield a line with the submodules that stay at a commit of the user; skip those in `stale`."""
     changed = {*git.list_changed_submodules(job.tree)} if job.submodules else set()
     if names := sorted(changed - {*stale}):
         yield (

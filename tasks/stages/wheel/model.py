@@ -133,8 +133,8 @@ class AbiFingerprint:
 
     `headers` is a digest of headers, CMake files and torch's cpp_extension. `symbols` is a digest
     of the exported symbols of the libraries that an extension links: it does not change if only
-    function bodies do. `cxx11_abi` has no value where there is no such choice, nor `cxx_standard`
-    (20) if it is unknown. `identity` is that of the environment.
+    function bodies do. `cxx11_abi` is None where unknown or absent, `cxx_standard` (such as 20) is
+    None if unknown. `identity` is the identity of the environment.
     """
 
     release: str

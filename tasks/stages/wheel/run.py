@@ -48,8 +48,8 @@ _VERSION_FILES = ("torch/version.py", "torch/_version.py")
 class LastWheel:
     """The last wheel that was built and installed successfully.
 
-    `digest` is the digest of its content without its version, `asked` its version without the
-    commit, `record` the sha256 of RECORD after the installation.
+    `digest` is a digest of the wheel's content except the version. `asked` is the requested version
+    without the commit, `record` the sha256 of RECORD after the installation.
     """
 
     digest: str
@@ -76,7 +76,7 @@ def _create_result(
     torch: InstalledTorch,
     artifact: Artifact | None,
 ) -> tuple[Wheel, AbiFingerprint]:
-    """Print and return which torch is installed. It has an `artifact` unless it existed before."""
+    """Print which torch is installed, and return the manifests. `artifact` is None if existing."""
     origin = f"({artifact.name}, sha256 {artifact.sha256[:12]}…)" if artifact else ""
     print_line(f"torch {torch.version} {origin or f'in {torch.folder}'}")
     kind: WheelKind = "wheel" if artifact else "existing"

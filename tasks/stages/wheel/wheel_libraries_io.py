@@ -1,6 +1,6 @@
 """Inspect the shared libraries of a built wheel: what they need, and which RPATH they get.
 
-They are read from the wheel and not from the build directory: CMake rewrites RPATH when it installs
+Libraries are read from the wheel, not the build directory: CMake rewrites RPATH when it installs
 a library. Programs in torch/bin are left out, since no import starts them.
 """
 
@@ -112,8 +112,8 @@ def _find_library_needs(
 ) -> list[LibraryNeed]:
     """Return what the libraries need, and what the loader finds once the wheel is in `site`.
 
-    Includes the needs of every library that is loaded through them. A library of the wheel is named
-    as in the wheel, any other by its path. The loader has the environment of import and validate.
+    The result includes indirect needs. A library of the wheel has the name in the wheel, any other
+    library its path. The loader search uses the build environment, as import and validate do.
     """
     names = {str(site / name): name for name in library_linkage.sort_by_load_order(linkages)}
     python = os.path.realpath(deps.python)  # for a program, the loader resolves links in $ORIGIN
@@ -163,9 +163,9 @@ def _list_package_folders(linkages: Mapping[str, Linkage], site: Path) -> list[P
 def _build_origin_lookup(
     job: BuiltJob, deps: DepsManifest, linkages: Mapping[str, Linkage], site: Path
 ) -> Callable[[str], LibraryOrigin]:
-    """Return a function that finds who provides a path: the first owner whose folder contains it.
+    """Return a function that finds the origin of a library: the first whose folder contains it.
 
-    Links are resolved in both paths.
+    Symbolic links are resolved in the path of the library and in the folder.
     """
     home = deps.toolkit.home if deps.toolkit else "/usr"
     places: list[tuple[LibraryOrigin, PurePath]] = [
