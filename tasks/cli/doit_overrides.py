@@ -255,7 +255,7 @@ def find_help_topic(line: CommandLine, name: str) -> str | None:
 
 
 def _find_owner(line: CommandLine, at: int) -> str:
-    """Return the last task or command before the word at index `at`, or "" if there is none."""
+    """Return the last task or command before the word at index `at`, or "" if none exists."""
     return next((one for one in reversed(line.words[:at]) if one in line.names), "")
 
 

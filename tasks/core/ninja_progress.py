@@ -71,7 +71,7 @@ class Progress:
 
     @property
     def stall_message(self) -> str:
-        """Describe a stall of two minutes or more, and its reason; "" if there is none."""
+        """Describe a stall of two minutes or more, and its reason; "" if none exists."""
         if self.silent < _STALL_SECONDS or self.at_work.jobs == 0:
             return ""
         shortage = self.at_work.memory_shortage

@@ -81,12 +81,12 @@ class FirstError:
 
 
 def find_first_error(lines: Iterable[LogLine]) -> FirstError | None:
-    """Return the first error that is not a consequence of another, None if there is none."""
+    """Return the first error that is not a consequence of another, None if none exists."""
     return next((parse_error(line) for line in lines if is_error(line)), None)
 
 
 def find_error_or_last_line(lines: Iterable[LogLine]) -> FirstError | None:
-    """Return the first real error; if there is none, the last line that is not blank."""
+    """Return the first real error; if none exists, the last line that is not blank."""
     last = None
     for line in lines:
         if is_error(line):

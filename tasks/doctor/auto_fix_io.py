@@ -78,7 +78,7 @@ def run_with_auto_fix(
 def _explain_safely(
     stage: Stage, error: TorchyardError, profile: Profile, memory: ObservedMemory
 ) -> FailureExplanation | None:
-    """Return the explanation of `error`, None if there is none.
+    """Return the explanation of `error`, None if none exists.
 
     An unreadable log or a bug in the diagnosis must not hide `error`.
     """
@@ -97,7 +97,7 @@ def _explain_safely(
 def _choose_auto_fix(
     stage: Stage, explanation: FailureExplanation, profile: Profile
 ) -> AutoFix | None:
-    """Return the fix for the diagnosed failure, None if there is none or it is already applied.
+    """Return the fix for the diagnosed failure, None if none exists or it is already applied.
 
     "no-build-isolation" is for the extension's requirements. The extension is never isolated.
     """

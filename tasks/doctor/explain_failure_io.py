@@ -192,7 +192,7 @@ def _add_explanation(
 
 
 def _find_failed_command(error: BaseException | None) -> CommandFailedError | None:
-    """Return `error` or the first of its causes that is a failed command, None if there is none."""
+    """Return `error` or the first of its causes that is a failed command, None if none exists."""
     while error is not None and not isinstance(error, CommandFailedError):
         error = None if isinstance(error, InterruptedRunError) else error.__cause__
     return error

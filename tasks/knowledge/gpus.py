@@ -53,7 +53,7 @@ def list_distinctive_words(knowledge: Knowledge, text: str) -> list[str]:
 def find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     """Return the known name nearest to `text` for each capability that it may mean, ascending.
 
-    If `text` has a model number, only names with the same number are near; if there are none, names
+    If `text` has a model number, only names with the same number are near; if none exist, names
     with a number that differs by a typing mistake. A number of another generation is not near, even
     if the rest of the name is similar.
     """

@@ -100,7 +100,7 @@ def split_sections(text: str) -> dict[str, tuple[int, str]]:
 
 
 def parse_section(text: str, profile: str) -> LockSection | None:
-    """Return the parsed section of a profile, None if there is none. Raises `SettingsError`."""
+    """Return the parsed section of a profile, None if none exists. Raises `SettingsError`."""
     if (section := split_sections(text).get(profile)) is None:
         return None
     number, section_text = section

@@ -115,7 +115,7 @@ def _list_pins(job: Any, section: LockSection, *, torch: bool) -> tuple[dict[str
 
 
 def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
-    """Describe the first requirement that the locked packages do not meet, "" if there is none."""
+    """Describe the first requirement that the locked packages do not meet, "" if none exists."""
     locked_versions = parse_pinned_versions({**section.toolkit, **section.packages})
     requirements = job.tools if job.existing else (*job.tools, *job.toolkit_packages)
     for text in requirements:

@@ -40,7 +40,7 @@ class TorchCandidate:
 
 
 def find_existing_torch(python: Interpreter) -> TorchCandidate:
-    """Return the torch installed for this interpreter. Raises `SettingsError` if there is none."""
+    """Return the torch installed for this interpreter. Raises `SettingsError` if none exists."""
     if python.torch is None:
         raise SettingsError(
             f"{python.path} has no torch",

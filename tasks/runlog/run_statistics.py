@@ -129,7 +129,7 @@ def compute_concurrency(edges: Iterable[Edge]) -> Iterator[tuple[float, int]]:
 
 
 def compute_span(edges: Iterable[Edge]) -> tuple[float, float]:
-    """Return the earliest start and the latest end of the edges, (0, 0) if there are none."""
+    """Return the earliest start and the latest end of the edges, (0, 0) if none exist."""
     times = [time for one in edges for time in (one.began, one.ended)]
     return min(times, default=0.0), max(times, default=0.0)
 

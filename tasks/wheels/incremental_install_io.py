@@ -165,7 +165,7 @@ def update_installed_wheel(update: WheelUpdate) -> int | None:
             for name, data in installer_files.items():
                 staged.write_file(f"{change.info}/{name}", data)
             _swap_files(update, change, staged)
-        except OSError:  # a file in use or a directory in its place: the installer reports this
+        except OSError:  # a file in use or a directory at this path: the installer reports this
             return None
     return len(change.written) + len(change.vanished)
 

@@ -42,7 +42,7 @@ class ExportedSymbolsCache:
 class Linkage:
     """The dynamic section of a library or of a program.
 
-    `machine` is the ELF architecture ("EM_X86_64"). `soname` is "" if there is none. `needed` are
+    `machine` is the ELF architecture ("EM_X86_64"). `soname` is "" if it has none. `needed` are
     the needed libraries. `rpath` and `runpath` are directories that may contain `$ORIGIN`.
     """
 

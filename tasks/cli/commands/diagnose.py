@@ -30,7 +30,7 @@ from tasks.system.screen import print_labeled_text
 class StageFailure:
     """One or more stages that failed with the same error.
 
-    `log` is the path of the log, None if there is none. `error` has the recorded keys what, where
+    `log` is the path of the log, None if none exists. `error` has the recorded keys what, where
     and todo, and is empty if nothing was recorded. `stage` is "" if only a log is known.
     """
 

@@ -268,7 +268,7 @@ def _needs_gate(session: Session, stage: Stage) -> bool:
 def _enter_build_folder(session: Session, stage: Stage) -> None:
     """Create the build folder, lock it and pin the host, once per run, before the first action.
 
-    The stage validate does not create the build folder: it does nothing here if there is none.
+    The stage validate does not create the build folder: it does nothing here if none exists.
     """
     if session.entered or (stage.kind == "validate" and not Path(session.layout.build).is_dir()):
         return

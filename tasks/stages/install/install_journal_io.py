@@ -93,12 +93,12 @@ def list_stamps(replaced: PurePath) -> Iterator[Path]:
 
 
 def read_record(stamp: Path) -> InstallRecord | None:
-    """Return the record of the last finished install, None if there is none."""
+    """Return the record of the last finished install, None if none exists."""
     return _read_journal(stamp / RECORD_FILE, InstallRecord)
 
 
 def read_pending(stamp: Path) -> PendingInstall | None:
-    """Return the pending install. None if there is none, or it has not changed anything yet."""
+    """Return the pending install. None if none exists, or it has not changed anything yet."""
     return _read_journal(stamp / JOURNAL_FILE, PendingInstall)
 
 

@@ -225,7 +225,7 @@ def find_distributions(
 
 
 def _list_conda_files(prefix: Path, info: Path) -> tuple[str, ...]:
-    """Return the files of the conda package that contains `info`, empty if there is none.
+    """Return the files of the conda package that contains `info`, empty if none exists.
 
     https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html
     """

@@ -38,7 +38,7 @@ class InterpreterInfo:
 
     `prefix` is the environment, with links resolved. `managed` is the path of its
     EXTERNALLY-MANAGED, `unwritable` the first install folder without write access; each is "" if
-    there is none. `sites` are the site-packages folders.
+    none exists. `sites` are the site-packages folders.
     """
 
     implementation: str

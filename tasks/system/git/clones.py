@@ -147,7 +147,7 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
 
 
 def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool) -> None:
-    """Check out `commit` in place of the current commit `head`, "" if there is none.
+    """Check out `commit` in place of the current commit `head`, "" if none exists.
 
     Raises `LostEditsError` if there are uncommitted edits. An interrupted checkout looks edited, so
     its changes are saved in a ref instead.
@@ -203,7 +203,7 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
     """Create the repository `dest` from a finished local clone of `url`, without a checkout.
 
     Copy the objects, also of submodules, from the first finished clone of `url` in `others`.
-    Return the path of that clone, "" if there is none or if `dest` exists.
+    Return the path of that clone, "" if none exists or if `dest` exists.
     """
     folder = Path(dest)
     if folder.exists() or not (reference := next(_find_finished_clones(others, url), None)):
