@@ -1,6 +1,6 @@
 """Resolve how the companion packages torchvision, torchaudio and triton are obtained.
 
-torchvision and torchaudio are fetched for an official torch. For any other torch, they are built
+torchvision and torchaudio are fetched for a prebuilt or official torch. For others, they are built
 from source, unless a wheel needs only torch's stable ABI.
 
 triton is installed as a dependency of torch if that torch requires it. Otherwise it is fetched.

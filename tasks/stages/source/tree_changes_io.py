@@ -66,7 +66,7 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[s
 
     The user's `git stash` or `git checkout .` reverts patches without updating the record. A patch
     is missing if it cannot be reverted, and either it can be applied or its files are as committed.
-    Any other patch that cannot be reverted was edited later, so it stays in the record.
+    Otherwise later edits, or a pull, changed the same lines, so the patch stays in the record.
     """
     series = read_applied_patches(tree, state)
     for number, digest in enumerate(series):
@@ -93,7 +93,7 @@ def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0
             pass  # upstream or the user has committed the patch, so it stays
         elif git.can_apply_patch(tree, patch, reverse=True):
             git.apply_patch(tree, patch, reverse=True, log=log, keep=_resolve_patch_backup(state))
-        elif not git.can_apply_patch(tree, patch):  # else a killed run reverted it
+        elif not git.can_apply_patch(tree, patch):  # it can if a killed run has reverted it
             raise LostEditsError(
                 "cannot revert a patch: the lines that it changed were edited later",
                 location=str(tree),

@@ -114,7 +114,7 @@ class Wheel:
     """The manifest wheel.json: the torch that all later stages use.
 
     `release` is `version` without its local part, `folder` the installed package, `artifact` the
-    file in the wheelhouse (None for an existing torch), `prefix` that of a C++-only build or None.
+    file in the wheelhouse, `prefix` the install prefix of a C++-only build. Both may be None.
     """
 
     version: str
@@ -148,7 +148,7 @@ class AbiFingerprint:
 
     @property
     def name(self) -> str:
-        """The name of the fingerprint: eight hex digits of a digest without `identity`."""
+        """The name: eight hex digits of a digest of all fields except `identity`."""
         return compute_text_sha256(format_canonical_json(replace(self, identity="")))[:8]
 
 

@@ -141,7 +141,7 @@ def _read_symbol_names(path: Path) -> tuple[str, ...] | None:
 
 
 def _detect_cxx11_abi(names: tuple[str, ...]) -> bool | None:
-    """Return True for the C++11 ABI, False for the older ABI, None if no c10 symbol tells.
+    """Return True for the C++11 ABI, False for the older ABI, None if unknown.
 
     `torchCheckFail(…, std::string const&)` is mangled `…RKNSt7__cxx1112basic_string…` with the
     C++11 ABI and `…RKSs` with the older one. Other names do not count: a wheel of the older ABI

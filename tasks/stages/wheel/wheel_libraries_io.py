@@ -256,7 +256,7 @@ def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[s
 
 
 def _build_toolkit_test(home: str, site: Path) -> Callable[[str], bool]:
-    """Return a test for folders of the toolkit. A toolkit in /usr counts as the system."""
+    """Return a function that tests if a folder is in the toolkit; /usr is never the toolkit."""
     places = [] if home == "/usr" else [PurePath(home), PurePath(os.path.realpath(home))]
     places.append(PurePath(os.path.realpath(site)) / "nvidia")
 
