@@ -24,9 +24,9 @@ from tasks.stages.env.variable_reasons import (
 
 # DISTUTILS_USE_SDK makes setuptools use the cl.exe of PATH instead of searching for Visual Studio;
 # older setuptools also requires MSSdk. CMake searches for cc and gcc before cl and would find the
-# gcc of Git, Strawberry Perl or MSYS2. CC and CXX are only the name, as in PyTorch's setup.py:
-# PATH has the selected cl.exe, and cpp_extension before 2.14 fails on a path with a space. VSLANG selects
-# English messages, which torchyard parses.
+# gcc of Git, Strawberry Perl or MSYS2. CC and CXX are only the name, as in PyTorch's setup.py: PATH
+# has the selected cl.exe, and cpp_extension before 2.14 fails on a path with a space. VSLANG
+# selects English messages, which torchyard parses.
 _MSVC_SETTINGS = {"DISTUTILS_USE_SDK": "1", "MSSDK": "1", "CC": "cl", "CXX": "cl", "VSLANG": "1033"}
 
 
