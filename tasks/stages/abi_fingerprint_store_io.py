@@ -17,7 +17,7 @@ _PARTS_SUFFIX = ".json.gz"
 
 
 def has_stored_parts(folder: PurePath, name: str) -> bool:
-    """Return True if the parts of a fingerprint are stored, and mark them as most recently used."""
+    """Return True if the details of an ABI fingerprint are stored, and mark them as just used."""
     try:
         os.utime(_resolve_parts_path(folder, name))
     except OSError:
@@ -26,7 +26,7 @@ def has_stored_parts(folder: PurePath, name: str) -> bool:
 
 
 def store_fingerprint_parts(folder: PurePath, parts: AbiDetails) -> None:
-    """Store the parts of a fingerprint, and remove all but the newest few."""
+    """Store the details of an ABI fingerprint, and remove all but the `_MAX_STORED` newest."""
     parts_path = _resolve_parts_path(folder, parts.surface.name)
     parts_path.parent.mkdir(parents=True, exist_ok=True)
     content = json.dumps(convert_to_json(parts)).encode()
@@ -39,7 +39,7 @@ def store_fingerprint_parts(folder: PurePath, parts: AbiDetails) -> None:
 
 
 def read_stored_parts(folder: PurePath, name: str) -> AbiDetails | None:
-    """Return the parts of a fingerprint, or None if they are not stored or cannot be read."""
+    """Return the details of an ABI fingerprint, or None if they are missing or unreadable."""
     try:
         text = gzip.decompress(_resolve_parts_path(folder, name).read_bytes())
         return manifests.parse_json(text, AbiDetails)

@@ -1,4 +1,4 @@
-"""The variables that enable a compiler cache and raise its hit rate.
+"""Select the environment variables that enable a compiler cache and raise its hit rate.
 
 Manuals: ccache's doc/manual.adoc (4.7 to 4.13), sccache's docs/Configuration.md (0.16). Test
 results with nvcc and torch's cpp_extension are in config/knowledge/pytorch.yaml, compiler-cache-*.
@@ -20,19 +20,19 @@ _CACHE_PREFIXES = ("CCACHE_", "SCCACHE_")
 # CI fail with it (.ci/pytorch/win-test-helpers/set_vars.bat)
 _IDLE_TIMEOUT = "3600"
 
-# Each of these disables a check that costs hits and finds nothing here:
+# Each value disables a check that lowers the hit rate and finds nothing in these builds:
 _SLOPPINESS = (
-    # a precompiled header (USE_PRECOMPILED_HEADERS) is cached with these two or not at all
+    # ccache caches a precompiled header (USE_PRECOMPILED_HEADERS) only with these two values
     "pch_defines",
     "time_macros",
-    # ccache assumes that headers newer than the compiler's start may still change; here they were
-    # generated, or copied, by a step that Ninja has waited for
+    # ccache assumes that a header newer than the compiler's start may still change; here, Ninja
+    # has waited for the step that generated or copied the header
     "include_file_mtime",
     "include_file_ctime",
-    # the language of the warnings
+    # a locale changes only the language of the warnings
     "locale",
 )
-# The variable → its name in the user's configuration
+# Environment variable → key in the configuration file of the compiler cache
 _CCACHE_NAMES = {
     "CCACHE_BASEDIR": "base_dir",
     "CCACHE_ABSSTDERR": "absolute_paths_in_stderr",
@@ -45,10 +45,10 @@ _SCCACHE_NAMES = {"SCCACHE_BASEDIRS": "basedirs", "SCCACHE_CACHE_SIZE": "size"}
 
 
 def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
-    """Return the compiler launchers of torch's build; build.env and build.flags override them.
+    """Return the launcher variables of torch's build; build.env and build.flags override them.
 
-    ccache calls the distribution wrapper, so distribution does not change the command lines.
-    Without a launcher, torch's CMake searches for ccache. USE_CCACHE=0 prevents that.
+    ccache calls the wrapper of distributed compilation, so the command lines stay the same.
+    Without a launcher, torch's CMake searches for ccache. USE_CCACHE=0 prevents this search.
     """
     distribution = dict.fromkeys(_CXX_LAUNCHERS, job.distribute) if job.distribute else {}
     if job.caching == "off" or job.flags.get("USE_CCACHE") is False:
@@ -57,7 +57,8 @@ def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
         return distribution
     if job.system != "windows":
         return dict.fromkeys([*_CXX_LAUNCHERS, *([_CUDA_LAUNCHER] if job.cuda else [])], cache.path)
-    # not nvcc, which has a race condition with a cache on Windows (pytorch.yaml, windows-flags)
+    # no launcher for nvcc: it has a race condition with a cache on Windows (windows-flags in
+    # pytorch.yaml)
     launchers = dict.fromkeys(_CXX_LAUNCHERS, cache.path.replace("\\", "/"))
     if job.build_type == "Release":
         return launchers
@@ -66,7 +67,7 @@ def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
 
 
 def list_optional_launchers(job: EnvJob) -> tuple[str, ...]:
-    """Return the launchers that the user did not set, which a configured folder may lack."""
+    """Return launcher variables that the user did not set. A configured folder may lack these."""
     if job.caching not in {"auto", "off"}:
         return ()
     return tuple(name for name in LAUNCHER_VARIABLES if name not in {*job.variables, *job.flags})
@@ -78,8 +79,8 @@ def build_cache_environment(
     """Return the variables that enable the compiler cache for extensions.
 
     From 2.14 on, torch's cpp_extension uses a ccache or sccache on PATH automatically, regardless
-    of the setting. It treats CXX as the name of one program, so that "ccache g++" breaks it. On
-    Windows it calls cl by that name.
+    of the setting. cpp_extension treats CXX as the name of one program, so that
+    "ccache g++" fails. On Windows, cpp_extension always calls `cl`, so no cache is used.
     """
     wrapper_variables = {"TORCH_NO_COMPILER_WRAPPER": "1"}
     if not cache.kind or job.caching == "off" or job.system == "windows":
@@ -87,16 +88,16 @@ def build_cache_environment(
     wrapped = {"CXX": (cache.path, deps.cxx.path)}
     nvcc = {}
     if job.cuda and deps.toolkit:
-        # cpp_extension uses PYTORCH_NVCC as it is. ccache before 4.13 and sccache before 0.9 do not
-        # cache with nvcc's option for a dependency file, which a fresh copy does not need
+        # cpp_extension runs PYTORCH_NVCC unchanged. ccache before 4.13 and sccache before 0.9
+        # do not cache if nvcc writes a dependency file, which a build in a fresh copy does not need
         nvcc = {
             "PYTORCH_NVCC": shlex.join([cache.path, f"{deps.toolkit.home}/bin/nvcc"]),
             "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES": "1",
             _CUDA_LAUNCHER: cache.path,
         }
     else:
-        # with CUDA, cpp_extension passes CC to nvcc as its host compiler, and the cache would then
-        # identify it by the bytes of the wrapper script
+        # with CUDA, cpp_extension passes CC to nvcc as host compiler: the cache would identify this
+        # compiler by the bytes of the wrapper script
         wrapped["CC"] = (cache.path, deps.cc.path)
     tuning = compute_cache_tuning(job, deps, cache, str(job.venv.parent), debug=False)
     return CacheEnvironment(
@@ -110,16 +111,17 @@ def build_cache_environment(
 def compute_cache_tuning(
     job: EnvJob, deps: DepsManifest, cache: CompilerCache, base: str, *, debug: bool | None = None
 ) -> dict[str, str]:
-    """Return cache settings that raise the hit rate. Paths below the folder `base` become relative.
+    """Return the variables that raise the hit rate of the compiler cache.
 
-    Settings in the user's cache configuration take precedence. `debug` is True if debuggers need
-    the source paths; None derives it from the build type.
+    The cache makes paths below the folder `base` relative. Settings in the user's configuration of
+    the cache take precedence. `debug` is True if debuggers need the source paths; None derives it
+    from the build type.
     """
     if not cache.kind:
-        # for a folder that was configured with ccache
+        # a build folder may have been configured with ccache
         return {"CCACHE_DISABLE": "1"} if job.caching == "off" else {}
     size = _DEFAULT_CACHE_SIZE if job.cache_size == "auto" else job.cache_size
-    if cache.kind == "sccache":  # its server reads these only when it starts
+    if cache.kind == "sccache":  # sccache's server reads these only at its start
         tuning = {
             "SCCACHE_CACHE_SIZE": size,
             "SCCACHE_IDLE_TIMEOUT": _IDLE_TIMEOUT,
@@ -144,9 +146,10 @@ def compute_cache_tuning(
 
 
 def find_base_dir(job: EnvJob, tree: str) -> str:
-    """Return the common parent of the tree and the build folder; paths below it become relative.
+    """Return the cache's base directory: the common parent of the tree and the build folder.
 
-    The tree is returned if that parent would be the whole disk or the folder of all homes.
+    If that parent is the root or the folder of all home directories, return the tree. If `tree` is
+    "", return the build folder.
     """
     build = job.venv.parent
     if not tree:
@@ -157,5 +160,5 @@ def find_base_dir(job: EnvJob, tree: str) -> str:
 
 
 def select_cache_settings(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the user's settings of a compiler cache among the variables of build.env."""
+    """Return the variables of build.env that configure ccache or sccache."""
     return {name: value for name, value in variables.items() if name.startswith(_CACHE_PREFIXES)}

@@ -23,10 +23,10 @@ from tasks.stages.env.variable_reasons import (
 )
 
 # DISTUTILS_USE_SDK makes setuptools use the cl.exe of PATH instead of searching for Visual Studio;
-# its older releases require MSSdk as well. CMake looks for cc and gcc before cl, and finds those of
-# Git, Strawberry Perl or MSYS2. CC and CXX are only the name, as in PyTorch's setup.py: PATH has
-# the selected cl.exe, and cpp_extension before 2.14 fails on a path with a space. VSLANG selects
-# English messages, which torchyard parses.
+# older setuptools also requires MSSdk. CMake searches for cc and gcc before cl and would find the
+# gcc of Git, Strawberry Perl or MSYS2. CC and CXX are only the name, as in PyTorch's setup.py: PATH
+# has the selected cl.exe, and cpp_extension before 2.14 fails on a path with a space. VSLANG
+# selects English messages, which torchyard parses.
 _MSVC_SETTINGS = {"DISTUTILS_USE_SDK": "1", "MSSDK": "1", "CC": "cl", "CXX": "cl", "VSLANG": "1033"}
 
 
@@ -34,8 +34,8 @@ _BLAS_NAMES = {"mkl": "MKL", "openblas": "OpenBLAS", "generic": "Generic"}  # Py
 _NO_CACHE = CompilerCache()
 _ORIGIN_RPATH_VARIABLE = "CMAKE_BUILD_RPATH_USE_ORIGIN"
 _CMAKE_ONLY_VARIABLES = ("CUDACXX", "CUDAHOSTCXX")
-# Variables that would shadow the validated packages; an environment that is active in the user's
-# shell is not the one that runs
+# Variables that would shadow the validated packages. VIRTUAL_ENV would be the environment of the
+# user's shell, not the one that runs
 _SHADOWING_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONPLATLIBDIR", "VIRTUAL_ENV")
 
 
@@ -44,8 +44,8 @@ def resolve_environments(
 ) -> tuple[Environment, Environment]:
     """Return the environment of the build and the environment of extensions.
 
-    `cache` is the compiler cache of a source build, `tree` its source. Only the first environment
-    has reasons.
+    `cache` is the compiler cache and `tree` the PyTorch tree of a source build. Only the build
+    environment has reasons.
     """
     common = {
         **_build_python_variables(job, deps),
@@ -72,8 +72,8 @@ def resolve_environments(
 def resolve_runtime_environment(job: EnvJob, deps: DepsManifest) -> Environment:
     """Return the environment of programs; the variables of runtime.env override all others.
 
-    It includes the variables for compilations at run time (JIT extensions, torch.compile). The
-    command `python` always runs the interpreter that has torch.
+    The environment includes variables for compilations at run time (JIT extensions, torch.compile).
+    The command `python` always runs the interpreter that has torch.
     """
     variables = {
         **_build_python_variables(job, deps),
@@ -96,10 +96,10 @@ def resolve_runtime_environment(job: EnvJob, deps: DepsManifest) -> Environment:
 
 
 def _build_python_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    """Return the variables of Python.
+    """Return the variables that configure Python.
 
-    User site-packages are disabled. The environment is the venv, or an existing interpreter with
-    the overlay of tools.
+    User site-packages are disabled. VIRTUAL_ENV is the venv. An existing interpreter instead gets
+    a PYTHONPATH with the overlay of build tools.
     """
     home = {"PYTHONPATH": deps.overlay} if deps.overlay else {"VIRTUAL_ENV": str(job.venv)}
     return {"PYTHONNOUSERSITE": "1", **home}
@@ -108,7 +108,7 @@ def _build_python_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
 def _build_compiler_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
     """Return the variables that select the compilers, and on Windows the MSVC environment.
 
-    nvcc's host compiler is the selected one: CUDAHOSTCXX for CMake, CC for cpp_extension.
+    The selected compiler is also nvcc's host compiler: CUDAHOSTCXX for CMake, CC for extensions.
     """
     if job.system == "windows":
         # Windows ignores the case of names: upper case avoids duplicates
@@ -131,10 +131,10 @@ def _build_cuda_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
 
 
 def _build_extension_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    """Return the arch lists and Windows options of extensions.
+    """Return the variables with arch lists, and on Windows compiler options, for extensions.
 
-    PyTorch's tree does not get CUDAARCHS, the default of CMAKE_CUDA_ARCHITECTURES: it ignores the
-    value, but only after CMake's compiler check, which an arch unknown to the toolkit fails.
+    Torch's build does not get CUDAARCHS, the default of CMAKE_CUDA_ARCHITECTURES. PyTorch ignores
+    the value, but CMake's earlier compiler check fails for an arch that the toolkit does not know.
     """
     if not _find_used_toolkit(job, deps):
         return {}
@@ -147,10 +147,10 @@ def _build_extension_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str
 def _build_source_variables(
     job: EnvJob, deps: DepsManifest, cache: CompilerCache
 ) -> dict[str, str]:
-    """Return PyTorch's options; build.env comes last, because the user set it explicitly."""
+    """Return the variables that configure torch's build; build.env overrides the others."""
     toolkit, archs, flags = _find_used_toolkit(job, deps), job.arch_lists.torch, job.flags.items()
     blas = {"BLAS": _BLAS_NAMES[job.blas]} if job.blas in _BLAS_NAMES else {}
-    if job.blas == "mkl":  # its Python packages are in the venv, where CMake does not search
+    if job.blas == "mkl":  # MKL's packages are in the venv, where CMake does not search
         blas["CMAKE_PREFIX_PATH"] = job.venv.as_posix()
     return {
         **select_launchers(cache, job),
@@ -161,8 +161,8 @@ def _build_source_variables(
         "CMAKE_BUILD_TYPE": job.build_type,
         # a changed libc10 does not require relinking every library that uses it: see ADR 13
         "CMAKE_LINK_DEPENDS_NO_SHARED": "ON",
-        # the space for RPATH has the same length in every folder; a configured folder does not get
-        # this, because everything would be linked again
+        # reserves the same space for RPATH in every folder. A configured folder keeps its value,
+        # because a change would link everything again
         **({_ORIGIN_RPATH_VARIABLE: "ON"} if job.system == "linux" else {}),
         **blas,
         **_select_msvc_flags(job, deps, extension=False),
@@ -172,7 +172,7 @@ def _build_source_variables(
 
 
 def _select_msvc_flags(job: EnvJob, deps: DepsManifest, *, extension: bool) -> dict[str, str]:
-    """Return CL (cl.exe) and NVCC_APPEND_FLAGS (nvcc) on Windows, for torch or an extension."""
+    """Return CL and NVCC_APPEND_FLAGS with options for cl.exe and nvcc; empty except on Windows."""
     toolkit = _find_used_toolkit(job, deps)
     if job.system != "windows" or not toolkit:
         return {}
@@ -181,8 +181,8 @@ def _select_msvc_flags(job: EnvJob, deps: DepsManifest, *, extension: bool) -> d
     # conforming one (pytorch#188761)
     if parse_major_minor(toolkit.version) >= (13, 2):
         flags["/Zc:preprocessor"] = "-Xcompiler /Zc:preprocessor"
-    # torch's headers of 2.9 and later guard against error C2872 only if this is defined
-    # (pytorch#188952); torch's build defines it
+    # headers of torch 2.9 and later avoid error C2872 only if USE_CUDA is defined
+    # (pytorch#188952); torch's own build defines it
     if extension and parse_major_minor(job.torch) >= (2, 9):
         flags["/DUSE_CUDA"] = "-DUSE_CUDA"
     return {"CL": " ".join(flags), "NVCC_APPEND_FLAGS": " ".join(flags.values())} if flags else {}
@@ -215,8 +215,8 @@ def create_environment(
 def _list_path_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, ...]]:
     """Return the folders to prepend to PATH and LD_LIBRARY_PATH.
 
-    The managed programs come first: a system toolkit's folder may contain a python and a ninja,
-    too.
+    The folder of managed programs comes first: a system toolkit's folder may also contain python
+    and ninja.
     """
     toolkit, compilers = _find_used_toolkit(job, deps), deps.msvc.path if deps.msvc else ()
     if not toolkit:
@@ -227,7 +227,7 @@ def _list_path_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, 
         # the folder of the DLLs differs between NVIDIA's packages and the installer
         programs.append(str(home / "bin" / ("x86_64" if toolkit.pins else "x64")))
     folders = {"PATH": (deps.scripts, *programs, *compilers)}
-    # The loader may not know a toolkit of the system. Other libraries of CUDA are found by RPATH: a
+    # The loader may not search a system toolkit. Other CUDA libraries are found by RPATH: a
     # second copy earlier in the path would change which ones are loaded
     is_linked = job.system == "linux" and job.strategy == "source" and not toolkit.pins
     if is_linked and toolkit.home != "/usr":

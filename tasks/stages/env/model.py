@@ -22,12 +22,12 @@ LAUNCHER_VARIABLES = (
 
 @dataclass(frozen=True)
 class Environment:
-    """The manifests env.json (source builds) and extension-env.json (extensions).
+    """An environment: the manifest env.json (builds) or extension-env.json (extensions).
 
     `prepend` are folders to prepend to PATH-like variables. `unset` are variables that must not be
     inherited from the user's shell. `defaults` are variables that the user's values override.
-    `offered` are names of variables for `keep_configured_launchers`. `why` has a reason for each
-    variable. For extensions `why` is empty, so that a reworded reason does not rerun an extension.
+    `offered` are variables that keep their value in a configured folder. `why` has the reason for
+    each variable; for extensions it is empty, so that a reworded reason reruns no extension.
     """
 
     set: Mapping[str, str]
@@ -40,11 +40,11 @@ class Environment:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every variable that the environment may change, sorted."""
+        """The sorted names of all variables that the environment may change."""
         return tuple(sorted({*self.set, *self.defaults, *self.prepend, *self.unset}))
 
     def keep_configured_launchers(self, cache: Mapping[str, str]) -> Environment:
-        """Return the environment for a configured folder with this CMake cache.
+        """Return the environment for a build folder that is configured with this CMake cache.
 
         Adding or removing a compiler cache would change every command line and force a full
         rebuild. Therefore the `offered` variables keep their configured values.
@@ -54,7 +54,7 @@ class Environment:
         return replace(self, set={**variables, **configured})
 
     def build_child_environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return the whole environment of a child process that would otherwise have `base`.
+        """Return all variables of a child process: `base` with the changes of this environment.
 
         Empty elements of PATH-like variables are removed.
         """
@@ -73,9 +73,9 @@ class Environment:
 class CacheEnvironment:
     """The manifest cache-env.json: the compiler cache launchers of extensions.
 
-    No stage has it among its inputs: the result is the same with or without a cache. `set` and
-    `defaults` are as in `Environment`. `wrapped` are variables that must name a single program,
-    with the command that this program stands for.
+    It is no stage's input, because a cache does not change the build outputs. `set` and `defaults`
+    are as in `Environment`. `wrapped` maps each variable that must name a single program to the
+    command that this program runs.
     """
 
     cache: CompilerCache
@@ -86,15 +86,16 @@ class CacheEnvironment:
     def build_compiler_environment(
         self, base: Mapping[str, str], own: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return the whole environment of a build on top of `base`; `own` overrides the rest."""
+        """Return `base` with the cache variables added; variables of `own` override all others."""
         result = {**self.defaults, **base, **self.set, **own}
         return {**result, **build_cache_namespace(self.cache, result)}
 
 
 def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return a ccache namespace for nvcc's flag variables, which ccache does not hash.
+    """Return CCACHE_NAMESPACE with a digest of nvcc's flag variables, which ccache does not hash.
 
-    Extensions get their forced headers through these variables.
+    The forced includes of extensions are in these variables. Without ccache or flags, the result is
+    empty.
     """
     flags = [variables.get(f"NVCC_{position}_FLAGS", "") for position in ("PREPEND", "APPEND")]
     if cache.kind != "ccache" or not any(flags):
@@ -105,7 +106,7 @@ def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) ->
 
 @dataclass(frozen=True)
 class ArchLists:
-    """The targets as arch lists.
+    """The target GPU architectures, as a list for each build system.
 
     `torch` and `extensions` are TORCH_CUDA_ARCH_LIST for torch's CMake and for cpp_extension,
     `cmake` is CUDAARCHS for extensions that CMake builds.
@@ -118,12 +119,12 @@ class ArchLists:
 
 @dataclass(frozen=True)
 class EnvJob:
-    """The inputs of the environment.
+    """The inputs of the stage env.
 
     `flags`, `variables` and `caching` are the settings build.flags, build.env and build.cache.
     `deps`, `cache` and `source` are input manifests (`source` only with strategy source). `runtime`
-    are extra variables of programs that run. `scripts` are files for a shell to read, `wrappers`
-    those that run a program. `distribute` is the wrapper script for distributed compilation, or "".
+    are extra variables for programs that run. `scripts` are to be sourced in a shell, `wrappers`
+    start a program. `distribute` is the wrapper script for distributed compilation, or "".
     """
 
     profile: str

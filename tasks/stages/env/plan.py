@@ -1,4 +1,4 @@
-"""Plan the stage env, and check that every variable can be written in the shells."""
+"""Plan the stage env, and check that each shell can assign every variable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tasks.stages.env.cache_launchers import select_cache_settings
 from tasks.stages.env.model import ArchLists, EnvJob
 
 RECIPE = 4
-_RESERVED_PREFIX = "_torchyard"  # the scripts save the variables that they change as such names
+_RESERVED_PREFIX = "_torchyard"  # of names under which the scripts save the old values
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
@@ -33,7 +33,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
     _require_writable_variables(settings, choice.system)
     is_windows, build = choice.system == "windows", layout.build
     blocking = {"CUDA_LAUNCH_BLOCKING": "1"} if settings.runtime.launch_blocking else {}
-    # no sh on Windows, whose sh programs use another format of PATH
+    # no sh script on Windows: sh programs there use another format of PATH
     shells = ("bat" if is_windows else "sh", "ps1")
     job = EnvJob(
         profile=layout.profile,
@@ -77,7 +77,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
 
 
 def _require_writable_variables(settings: Settings, system: System) -> None:
-    """Raise `SettingsError`, with the key, for the first variable that a shell cannot assign."""
+    """Raise `SettingsError` with the key of the first variable that a shell cannot assign."""
     flags = {n: value for n, value in settings.build.flags.items() if isinstance(value, str)}
     sections = {
         "build.flags": flags,
@@ -110,7 +110,7 @@ def _check_assignable(system: System, name: str, value: str) -> None:
 
 
 def _require_distinct_names(section: str, variables: Mapping[str, str], system: System) -> None:
-    """Reject names that differ only by case: Windows treats them as one variable."""
+    """Raise `SettingsError` for names that differ only by case on Windows, which ignores case."""
     seen: dict[str, str] = {}
     for name in variables if system == "windows" else ():
         if duplicate := seen.get(name.upper()):
@@ -135,14 +135,14 @@ def _build_arch_lists(choice: Resolution, knowledge: Knowledge) -> ArchLists:
     try:
         extensions = format_extension_archs(knowledge, choice.torch, targets, ptx)
     except KnowledgeError:
-        # the stage of an extension reports that. Here the list is one that torch rejects: with an
-        # empty one, a manual build would be for whatever card is present
+        # the stage of an extension reports this error. Here, the list is one that torch rejects:
+        # with an empty list, a manual build would target the GPU of this machine
         extensions = ";".join(map(str, sorted(set(targets))))
     return ArchLists(torch, extensions, cmake)
 
 
 def _build_env_fingerprint(job: EnvJob) -> dict[str, Json]:
-    """Return the fingerprint. Flags and variables are included only if torch is built."""
+    """Return the fingerprint of the stage; build.flags and build.env count if torch is built."""
     names = ["system", "strategy", "cuda", "torch", "venv", "ptx", "arch_lists", "runtime"]
     if job.strategy == "source":
         names += ["build_type", "blas", "flags", "variables"]
@@ -157,7 +157,7 @@ def _build_env_fingerprint(job: EnvJob) -> dict[str, Json]:
 
 
 def _resolve_wrapper_script(settings: Settings, layout: Layout, choice: Resolution) -> str:
-    """Return the path of the compiler wrapper script, "" if nothing is distributed."""
+    """Return the path of the wrapper script for distributed compilation, or "" without it."""
     kind = settings.build.distribute
     if kind != "off" and choice.system == "windows":
         raise SettingsError(
@@ -169,7 +169,7 @@ def _resolve_wrapper_script(settings: Settings, layout: Layout, choice: Resoluti
 
 
 def _normalize_names(variables: Mapping[str, str], choice: Resolution) -> dict[str, str]:
-    """Return the variables with upper-case names on Windows, which ignores case."""
+    """Return the variables, with upper-case names on Windows, where case is ignored."""
     if choice.system != "windows":
         return dict(variables)
     return {name.upper(): value for name, value in variables.items()}

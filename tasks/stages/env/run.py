@@ -24,9 +24,9 @@ _REQUIREMENT_FILES = ("requirements.txt", "requirements-build.txt")
 
 
 def run(job: EnvJob) -> tuple[Environment, Environment, CacheEnvironment]:
-    """Return the environments of source builds and extensions, and the cache environment.
+    """Install the tree's requirements, write the scripts, and return the three manifests.
 
-    The scripts set the environment of source builds; the wrappers set that of programs.
+    The scripts env.* set the environment of builds; the wrappers run.* set that of programs.
     """
     deps, cache, tree = _read_inputs(job)
     if job.distribute:
@@ -43,7 +43,7 @@ def run(job: EnvJob) -> tuple[Environment, Environment, CacheEnvironment]:
 
 
 def preview_environment(job: EnvJob) -> Environment | None:
-    """Return the environment of source builds, or None if an earlier stage has not run yet."""
+    """Return the environment of the build, or None if an earlier stage has not run yet."""
     try:
         deps, cache, tree = _read_inputs(job)
     except TorchyardError:
@@ -52,7 +52,7 @@ def preview_environment(job: EnvJob) -> Environment | None:
 
 
 def _read_inputs(job: EnvJob) -> tuple[DepsManifest, CompilerCache, str]:
-    """Return the manifests, and the path of the tree, "" if torch is not built."""
+    """Return the input manifests, and the path of the PyTorch tree ("" if torch is not built)."""
     deps = manifests.read_manifest(job.deps, DepsManifest)
     cache = manifests.read_manifest(job.cache, CompilerCache)
     tree = manifests.read_manifest(job.source, SourceTree).tree if job.source else ""
@@ -60,7 +60,7 @@ def _read_inputs(job: EnvJob) -> tuple[DepsManifest, CompilerCache, str]:
 
 
 def write_scripts(job: EnvJob, environment: Environment) -> None:
-    """Write the script of each shell atomically, with MAX_JOBS for manual builds if not set."""
+    """Write the script env.* of each shell; add MAX_JOBS for manual builds if it is not set."""
     if "MAX_JOBS" not in environment.set:
         environment = replace(
             environment,
@@ -73,7 +73,7 @@ def write_scripts(job: EnvJob, environment: Environment) -> None:
 
 
 def write_wrappers(job: EnvJob, environment: Environment) -> None:
-    """Write the wrapper script of each shell, and the link `run` to run.sh."""
+    """Write the wrapper script run.* of each shell, and a symbolic link `run` to run.sh."""
     for script in job.wrappers:
         mode = 0o755 if script.suffix == ".sh" else 0o644
         files.write_atomic(script, render_script(job, script, environment), mode)
@@ -82,12 +82,12 @@ def write_wrappers(job: EnvJob, environment: Environment) -> None:
 
 
 def render_script(job: EnvJob, script: PurePath, environment: Environment) -> str:
-    """Return the content of a script."""
+    """Return the content of a script, with the byte order mark or line ends for its shell."""
     values = _build_template_values(job, environment)
     text = render_template(job.templates / f"{script.name}.j2", values)
     match script.suffix:
         case ".ps1":
-            # Windows PowerShell 5.1 reads a script as UTF-8 only if it starts with this mark
+            # Windows PowerShell 5.1 reads a script as UTF-8 only with this byte order mark
             return "\ufeff" + text
         case ".bat":
             # goto and call find labels only with CRLF line ends
@@ -96,9 +96,9 @@ def render_script(job: EnvJob, script: PurePath, environment: Environment) -> st
 
 
 def _build_template_values(job: EnvJob, environment: Environment) -> dict[str, Any]:
-    """Return the variables of the templates.
+    """Return the values for the script templates.
 
-    Defaults come first in a script, and variables that are set or unset override them.
+    A default is left out if the environment sets or unsets the same variable.
     """
     explicit_names = {*environment.set, *environment.unset}
     reasons = {name: environment.why.get(name, "") for name in environment.names}

@@ -1,7 +1,7 @@
-"""Variables of the user's shell that would change a build, and the reason for each variable.
+"""The reasons why an environment sets or unsets each variable.
 
-The child processes of torchyard never inherit them (`shell.PASSED` is an allow-list); the scripts
-unset them for manual use.
+Variables of the user's shell that would change a build are unset by the scripts. Child processes of
+torchyard never inherit these variables (`shell.PASSED` is an allow-list).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _PREPEND_REASONS = {
 
 
 def add_build_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
-    """Return the environment of a build, with its reasons."""
+    """Return the environment of a build, with the reason for each variable."""
     reasons = _explain_msvc_variables(deps)
     if job.strategy == "source":
         reasons |= dict.fromkeys(job.flags, "set by build.flags")
@@ -129,10 +129,10 @@ def add_build_reasons(job: EnvJob, deps: DepsManifest, environment: Environment)
 
 
 def add_runtime_reasons(job: EnvJob, deps: DepsManifest, environment: Environment) -> Environment:
-    """Return the environment of programs that run, with its reasons."""
+    """Return the environment of running programs, with the reason for each variable."""
     reasons = _explain_msvc_variables(deps) | dict.fromkeys(job.runtime, "set by runtime.env")
     if job.runtime.get("CUDA_LAUNCH_BLOCKING") == "1":
-        # its purpose explains more than the name of the setting
+        # the reason in SET_REASONS says more than the name of the setting
         del reasons["CUDA_LAUNCH_BLOCKING"]
     return _attach_reasons(environment, reasons)
 

@@ -13,12 +13,12 @@ UNTRACKED_CACHE = "new-files.json"  # in the state folder: the cache of `git.rea
 
 @dataclass(frozen=True)
 class SourceJob:
-    """Which tree to provide, and where.
+    """The inputs of the stage source: which PyTorch tree to provide, and where.
 
     `location` is a git URL, a folder, or an archive's path or URL. `tree` is the folder of the
-    tree, `state` a managed folder with the record of applied changes; `manifest` is removed before
-    the tree is changed. `others` is the folder of all builds of the checkout, which may already
-    have the needed files. `commit` is the commit of `ref` in torchyard.lock, or "".
+    tree, `state` a managed folder with the record of applied patches; `manifest` is removed before
+    the tree is changed. `others` is the folder with the builds of all profiles, whose files may be
+    reused. `commit` is the commit of `ref` in torchyard.lock, or "" without one.
     """
 
     kind: SourceKind
@@ -38,7 +38,7 @@ class SourceJob:
 
     @property
     def checkout_ref(self) -> str:
-        """The ref that is checked out: its commit in the lock, if there is one."""
+        """The ref to check out: the commit in torchyard.lock, or `ref` if no commit is locked."""
         return self.commit or self.ref
 
 
@@ -48,8 +48,8 @@ class SourceTree:
 
     A checkout has its `commit`, the commits of its `submodules` by path, and in `edits` a digest of
     all differences from the commit ("" if clean; patches count as edits). Any other tree has in
-    `digest` the archive's sha256 or the digest of its files; an edited archive has `edits` too.
-    `patches` are the sha256 of the applied patches. `date` is in seconds since 1970, or 0.
+    `digest` the sha256 of the archive or a digest of the files; an edited archive has `edits` too.
+    `patches` are the sha256 of the applied patches. `date` is the commit's Unix time, or 0.
     """
 
     tree: str

@@ -1,4 +1,4 @@
-"""Plan the stage source from the settings path, tarball and git, in this order of precedence."""
+"""Plan the stage source from source.path, source.tarball or source.git: the first that is set."""
 
 from __future__ import annotations
 

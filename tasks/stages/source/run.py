@@ -1,4 +1,4 @@
-"""Run the stage source: provide the tree, update submodules and patches, and read its state."""
+"""Run the stage source: provide the tree, update submodules and patches, read the tree's state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SOURCE_HINTS: Mapping[SourceKind, str] = {
 
 @dataclass(frozen=True)
 class TreeSnapshot:
-    """The state of the tree at the last read: its commit and commit date, or its archive."""
+    """The last recorded state of a tree: commit and commit date, or sha256 of archive and files."""
 
     tree: str
     commit: str = ""
@@ -39,8 +39,8 @@ class TreeSnapshot:
 def run(job: SourceJob) -> tuple[SourceTree]:
     """Provide the requested tree, changing only what is necessary, and return its state.
 
-    Raises `TorchyardError` for a tree with merge conflicts, `FetchError`, `BadArtifactError`, and
-    `LostEditsError` if the user's edits would be lost.
+    Raises `FetchError`, `BadArtifactError`, `LostEditsError` if the user's edits would be lost, and
+    `TorchyardError` if the tree has merge conflicts.
     """
     files.create_owned_folder(job.state)
     git.require_merged(job.tree, f"source.{job.kind}")
@@ -109,7 +109,7 @@ def _unpack_archive(job: SourceJob) -> None:
 
 
 def _find_in_other_builds(job: SourceJob, name: str) -> Iterator[Path]:
-    """Yield the file or folder `name` of other builds in this checkout, if it exists there."""
+    """Yield the path of the file or folder `name` in each other build that contains it."""
     own_state = Path(job.state)
     for build in sorted(Path(job.others).iterdir()) if job.others else ():
         other_state = build / own_state.name
@@ -130,7 +130,7 @@ def _rename_old_tree(job: SourceJob) -> None:
 def _require_pytorch(job: SourceJob) -> None:
     """Raise `TorchyardError` if the tree is not PyTorch, before a build that takes hours.
 
-    Warn if the release of the tree differs from the planned one. For source.path, that warning was
+    Warn if the release of the tree differs from the planned one. For source.path, this warning was
     printed when the settings were loaded.
     """
     tree = Path(job.tree)
@@ -189,8 +189,8 @@ def _write_snapshot(job: SourceJob, snapshot: TreeSnapshot) -> None:
 
 
 def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
-    """Return the local changes in each tree, by its path; trees without changes are left out."""
-    trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # with a number: a renamed tree
+    """Return the local changes by path of the tree; trees without changes are left out."""
+    trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # pytorch.1 is a renamed tree
     changes = {tree: _list_user_changes(tree, state) for tree in sorted(trees)}
     return {tree: changed_files for tree, changed_files in changes.items() if changed_files}
 
@@ -200,7 +200,7 @@ def _list_user_changes(tree: Path, state: Path) -> tuple[str, ...]:
         digests = tree_changes_io.read_applied_patches(tree, state)
         patches = [tree_changes_io.find_patch_copy(state, digest) for digest in digests]
         return git.list_local_changes(tree, patches)
-    # of an unpacked archive; an applied patch changes the digest too, like an edit
+    # an unpacked archive: compare digests; an applied patch counts as an edit
     path = state / "seen.json"
     snapshot = manifests.read_manifest(path, TreeSnapshot) if path.exists() else TreeSnapshot("")
     if snapshot.tree != str(tree):

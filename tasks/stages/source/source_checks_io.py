@@ -1,4 +1,4 @@
-"""Check the source settings, and detect if a folder is a PyTorch tree and of which release."""
+"""Check the source settings, recognize a PyTorch tree, and read the release of the tree."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from tasks.settings.schema import Settings, Source
 VERSION_FILE = "version.txt"
 TREE_DESCRIPTION = "the folder that PyTorch, or a fork of it, was cloned or unpacked into"
 
-# In every tree of 2.0 to 2.15 and its forks; vision, audio and executorch have only some of them
+# Files in every PyTorch tree from 2.0 to 2.15 and in every fork; torchvision, torchaudio and
+# executorch have only some of these files
 _REQUIRED_FILES = (VERSION_FILE, "CMakeLists.txt", "torch/__init__.py", "c10")
 
 
 def list_missing_files(tree: Path) -> tuple[str, ...]:
-    """Return the files that every PyTorch tree has and this folder does not."""
+    """Return the required files of a PyTorch tree that are missing in the folder `tree`."""
     return tuple(name for name in _REQUIRED_FILES if not (tree / name).exists())
 
 
 def read_tree_release(tree: Path) -> Version | None:
-    """Return the version in version.txt, such as `2.9.0a0+fork3`, or None if it has none."""
+    """Return the version in version.txt, such as `2.9.0a0+fork3`, or None if it is not valid."""
     try:
         return Version((tree / VERSION_FILE).read_text(encoding="utf-8-sig").strip())
     except (OSError, ValueError):
@@ -38,8 +39,8 @@ def read_tree_release(tree: Path) -> Version | None:
 def find_other_release(tree: Path, release: str) -> str:
     """Return the version of the tree if it belongs to another release than `release`, else "".
 
-    The tree of the tag v2.6.0 has the version 2.6.0a0. A patch release may still have the version
-    of the first release: v2.5.1 has 2.5.0a0 (pytorch#151425).
+    The tree of the tag v2.6.0 has the version 2.6.0a0. A patch release's tree may have the
+    version of the minor release: v2.5.1 has 2.5.0a0 (pytorch#151425).
     """
     tree_version, numbers = read_tree_release(tree), re.match(r"\d+(?:\.\d+)*", release)
     if tree_version is None or numbers is None:
@@ -58,9 +59,9 @@ _ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", "
 
 
 def check_source_settings(settings: Settings, root: Path) -> None:
-    """Raise `SettingsError`, with the key, for source settings that cannot work.
+    """Raise `SettingsError` with the key of the first invalid source setting.
 
-    Relative paths start at `root`. Nothing is checked if torch is not built from source.
+    Paths are relative to `root`. Nothing is checked if torch is not built from source.
     """
     source = settings.source
     if settings.torch.strategy in {"prebuilt", "existing"}:
@@ -131,9 +132,9 @@ _VERSION_KEY = "torch.version"
 
 
 def apply_tree_version(loaded: LoadedSettings, root: Path) -> LoadedSettings:
-    """Return the settings with the version of a local tree as default of torch.version.
+    """Return the settings with torch.version from the local tree, unless the user set that key.
 
-    Raises `SettingsError` if the tree has no version.
+    Raises `SettingsError` if the tree has no valid version.
     """
     settings, tree = loaded.settings, _find_local_tree(loaded.settings, root)
     is_default = loaded.origin.get(_VERSION_KEY, "").startswith(DEFAULTS_PREFIX)
@@ -164,7 +165,7 @@ def apply_tree_version(loaded: LoadedSettings, root: Path) -> LoadedSettings:
 
 
 def list_release_warnings(loaded: LoadedSettings, root: Path) -> Iterator[str]:
-    """Yield a warning if torch.version is another release than that of the local tree."""
+    """Yield a warning if torch.version differs from the release of the local tree."""
     tree, version = _find_local_tree(loaded.settings, root), loaded.settings.torch.version
     if tree and (tree_version := find_other_release(tree, version)):
         yield (

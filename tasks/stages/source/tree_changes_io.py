@@ -1,4 +1,4 @@
-"""Apply and revert patches, compute the digest of a tree without git, and describe its changes."""
+"""Apply and revert patches, compute the digest of a tree, and describe changes of a checkout."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tasks.system.output import print_line
 
 @dataclass(frozen=True)
 class AppliedPatches:
-    """The record of the sha256 of each patch that is applied to `tree`, in order."""
+    """The record patches.json: the sha256 of each patch that is applied to `tree`, in order."""
 
     tree: str
     applied: tuple[str, ...] = ()
 
 
 def read_applied_patches(tree: PurePath, state: PurePath) -> tuple[str, ...]:
-    """Return the patches that are applied to `tree`, according to the record."""
+    """Return the sha256 of each patch that is applied to `tree`, according to the record."""
     record = _resolve_patch_record(state)
     if not record.exists():
         return ()
@@ -45,7 +45,7 @@ def hash_patches(patches: Sequence[PurePath]) -> tuple[str, ...]:
 def update_patches(
     tree: PurePath, state: PurePath, patches: Sequence[PurePath], log: PurePath
 ) -> tuple[str, ...]:
-    """Apply the requested patches and return their sha256. A common prefix is not reapplied."""
+    """Revert outdated patches, apply the missing ones, and return the sha256 of all patches."""
     digests = hash_patches(patches)
     git.restore_patched_files(tree, _resolve_patch_backup(state))
     _drop_missing_patches(tree, state, digests)
@@ -62,11 +62,11 @@ def update_patches(
 
 
 def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[str]) -> None:
-    """Remove patches from the record that are no longer in the tree.
+    """Cut the record before the first patch that is no longer in the tree.
 
     The user's `git stash` or `git checkout .` reverts patches without updating the record. A patch
-    that applies only forward is missing. One that applies in neither direction is under later
-    edits, or is missing from lines that a pull changed as well.
+    is missing if it cannot be reverted, and either it can be applied or its files are as committed.
+    Otherwise later edits, or a pull, changed the same lines, so the patch stays in the record.
     """
     series = read_applied_patches(tree, state)
     for number, digest in enumerate(series):
@@ -81,7 +81,7 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[s
 
 
 def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> None:
-    """Revert patches, the last first, until `keep` are left.
+    """Revert the applied patches in reverse order, except the first `keep`.
 
     Raises `LostEditsError` if the patched lines were edited later.
     """
@@ -103,7 +103,7 @@ def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0
 
 
 def clear_applied_patches(state: PurePath) -> None:
-    """Remove the record, for a new tree without patches."""
+    """Remove the record of applied patches, for a new tree without patches."""
     _resolve_patch_record(state).unlink(missing_ok=True)
 
 
@@ -137,11 +137,10 @@ def _write_patch_record(tree: PurePath, state: PurePath, series: tuple[str, ...]
 
 
 def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
-    """Return the sha256 over path and content of every file, without build outputs.
+    """Return a sha256 over the paths and contents of all files except build outputs.
 
-    The tree's .gitignore defines the build outputs; git reads it with `scratch` as an empty
-    repository. Without git, only the usual outputs (build, dist, *.egg-info, __pycache__) are left
-    out.
+    The tree's .gitignore defines the build outputs. To read it, git needs an empty repository:
+    `scratch`. Without git, only build, dist, *.egg-info and __pycache__ are left out.
     """
     root = Path(tree)
     try:
@@ -165,7 +164,7 @@ def _is_build_output(path: str) -> bool:
 
 
 def preview_source_changes(job: SourceJob) -> tuple[str, ...]:
-    """Return why the tree, or its recorded state, would change; empty if nothing would."""
+    """Return the reasons why a run would change the tree or the recorded state; empty if none."""
     if not Path(job.tree).is_dir():
         return (f"{job.location} was not fetched yet",)
     return tuple(_list_pending_changes(job))
@@ -190,7 +189,7 @@ def _list_pending_changes(job: SourceJob) -> Iterator[str]:
 
 
 def read_last_tree(job: SourceJob) -> SourceTree | None:
-    """Return the tree's state in the last finished run, or None if it is not available."""
+    """Return the state of the tree after the last finished run, or None if none is recorded."""
     try:
         tree = manifests.read_manifest(job.manifest, SourceTree)
     except TorchyardError:
@@ -199,7 +198,7 @@ def read_last_tree(job: SourceJob) -> SourceTree | None:
 
 
 def describe_tree_changes(last: SourceTree, now: git.GitState | SourceTree) -> Iterator[str]:
-    """Yield how a checkout differs from the last recorded state."""
+    """Yield each difference of a checkout from the last recorded state."""
     if last.commit and now.commit != last.commit:
         yield f"commit {last.commit[:8]} → {now.commit[:8]}"
     if dict(now.submodules) != dict(last.submodules):
@@ -209,7 +208,7 @@ def describe_tree_changes(last: SourceTree, now: git.GitState | SourceTree) -> I
 
 
 def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a line with the submodules that stay at a commit of the user; skip those in `stale`."""
+    """Yield a line with the submodules, except `stale`, that keep the commit of the user."""
     changed = {*git.list_changed_submodules(job.tree)} if job.submodules else set()
     if names := sorted(changed - {*stale}):
         yield (

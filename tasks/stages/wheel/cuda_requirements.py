@@ -1,7 +1,7 @@
-"""Find the NVIDIA packages and the RPATH of a wheel for machines with a driver and no toolkit.
+"""Resolve which NVIDIA packages and RPATH a wheel needs on machines without a CUDA toolkit.
 
-As in upstream's wheels, the packages are pinned, and their folders come first in an RPATH. Unlike a
-RUNPATH, it precedes LD_LIBRARY_PATH and also applies to what a library of NVIDIA's needs in turn.
+As in PyTorch's official wheels, the packages are pinned, and their folders come first in the RPATH.
+Unlike a RUNPATH, an RPATH precedes LD_LIBRARY_PATH and also applies to indirect needs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LINUX_MARKER = 'platform_system == "Linux"'
 
 @dataclass(frozen=True)
 class CudaPackage:
-    """The requirement for a library's package, and the library's folder below site-packages."""
+    """The NVIDIA package of a library: the requirement, and the folder below site-packages."""
 
     requirement: str
     folder: str
@@ -35,9 +35,9 @@ class CudaPackage:
 
 @dataclass(frozen=True)
 class CudaRequirements:
-    """What a wheel needs to run without a toolkit.
+    """The packages and RPATHs with which a wheel runs without a CUDA toolkit.
 
-    `requires` are requirements, `paths` the new RPATH of each library that needs another one,
+    `requires` are pip requirements, `paths` the new RPATH of each library whose RPATH changes,
     `promised` the files below site-packages that the requirements install, and `unpackaged` the
     toolkit's libraries that no known package contains.
     """
@@ -59,9 +59,9 @@ def resolve_cuda_requirements(
 ) -> CudaRequirements:
     """Return the CUDA requirements for the libraries of a wheel.
 
-    `needs` are the needs of these libraries, by their names in the wheel, and of all libraries
-    loaded through them, by path. Folders of the toolkit are removed from every RPATH if packages
-    provide everything.
+    `linkages` are the libraries of the wheel. `needs` include indirect needs: a wheel's library has
+    its name in the wheel, any other library its path. Folders of the toolkit are removed from
+    every RPATH if packages provide all libraries of the toolkit.
     """
     needs = [need for need in needs if not is_driver_library(need.name)]
     packages = {need.name: package for need in needs if (package := find_package(need))}
@@ -91,9 +91,9 @@ def resolve_cuda_requirements(
 
 
 def add_requirements(metadata: str, requires: Iterable[str]) -> str:
-    """Return METADATA with these requirements after the existing ones, which are not changed.
+    """Return METADATA with these requirements added after the declared ones.
 
-    A requirement that is declared already is not added.
+    A requirement whose package is declared already is not added.
     """
     header_values = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
     declared = select_applicable_requirements(parse_requirements(header_values), "linux")

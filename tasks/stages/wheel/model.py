@@ -22,10 +22,10 @@ KERNELS: Mapping[System, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class AbiReadOptions:
-    """How the ABI fingerprint of the installed torch is read.
+    """The options for reading the ABI fingerprint of the installed torch.
 
-    `cxx_standard` is what cpp_extension passes, None if the knowledge does not have this release.
-    `symbols` is a cache file, `abi_folder` has the details of the last fingerprints.
+    `cxx_standard` is the C++ standard of cpp_extension, None for an unknown release. `symbols` is
+    the cache file of exported symbols, `abi_folder` has the details of recent fingerprints.
     """
 
     cxx_standard: int | None
@@ -37,8 +37,8 @@ class AbiReadOptions:
 class PrebuiltJob:
     """Install an official wheel into the environment of the deps stage.
 
-    `index` is "" for the default one. The wheel must contain code for all `targets`. `locked` and
-    `locked_sha256` are the packages and the digest in torchyard.lock. Neither is part of the
+    `index` is "" for the default index. The wheel must contain code for all `targets`. `locked` and
+    `locked_sha256` are the packages and torch's digest in torchyard.lock. Neither is part of the
     fingerprint, since the installed wheel may already match.
     """
 
@@ -63,11 +63,11 @@ class PrebuiltJob:
 class BuiltJob:
     """Build a wheel, or the C++ libraries, from the build directory of the compile stage.
 
-    `local` is the local version without the commit ("cu130.sm120"), None for no local version; no
-    commit is added if it `local_is_whole`. `content` keeps what was last installed and imported.
+    `local` is the local version without the commit ("cu130.sm120"), None for no local version; the
+    commit is added unless `local_is_whole`. `content` is the record of the last installed wheel.
     `settings` and `targets` are recorded in the provenance statement. With `by_packages`, NVIDIA's
-    packages provide the CUDA libraries; `original_linkages` and `patched` are then about the
-    libraries before and after their RPATH was set.
+    packages provide the CUDA libraries; `original_linkages` and `patched` then record the
+    libraries before and after the RPATH is changed.
     """
 
     release: str
@@ -98,7 +98,7 @@ class BuiltJob:
 
 @dataclass(frozen=True)
 class ExistingJob:
-    """Use a torch that is installed already. Nothing is installed."""
+    """Use a torch that is installed already, without installing anything."""
 
     python: str
     folder: str
@@ -114,7 +114,7 @@ class Wheel:
     """The manifest wheel.json: the torch that all later stages use.
 
     `release` is `version` without its local part, `folder` the installed package, `artifact` the
-    wheel in the wheelhouse, `prefix` the install prefix of a C++-only build.
+    file in the wheelhouse, `prefix` the install prefix of a C++-only build. Both may be None.
     """
 
     version: str
@@ -132,8 +132,8 @@ class AbiFingerprint:
     """The manifest surface.json: what an extension is compiled and linked against.
 
     `headers` is a digest of headers, CMake files and torch's cpp_extension. `symbols` is a digest
-    of the exported symbols of the libraries that an extension links: it does not change if only
-    function bodies do. `cxx11_abi` is None where unknown or absent, `cxx_standard` (such as 20) is
+    of the exported symbols of the libraries that an extension links: changed function bodies do
+    not affect it. `cxx11_abi` is None where unknown or absent, `cxx_standard` (such as 20) is
     None if unknown. `identity` is the identity of the environment.
     """
 
@@ -148,7 +148,7 @@ class AbiFingerprint:
 
     @property
     def name(self) -> str:
-        """Return eight hex digits of a digest of all fields but `identity`."""
+        """The name: eight hex digits of a digest of all fields except `identity`."""
         return compute_text_sha256(format_canonical_json(replace(self, identity="")))[:8]
 
 

@@ -53,8 +53,8 @@ def _build_stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> 
         "kind": type(job).__name__,
         **{name: value for name, value in fields.items() if name in _FINGERPRINT_FIELDS},
     }
-    # inputs that only some wheels have are added only there, so that no other wheel is rebuilt
-    if isinstance(job, PrebuiltJob) and job.targets:  # a built one has them in its version
+    # a field that only some wheels have is added only for these: no other wheel is rebuilt
+    if isinstance(job, PrebuiltJob) and job.targets:  # for a built wheel, the version has them
         fingerprint["targets"] = [str(arch) for arch in job.targets]
     elif isinstance(job, BuiltJob) and job.by_packages:
         fingerprint["by_packages"] = True
@@ -77,7 +77,7 @@ _FINGERPRINT_FIELDS = (
 
 
 def _dump_recorded_settings(settings: Settings) -> dict[str, Any]:
-    """Return the settings that the wheel records: those that decide its content."""
+    """Return the settings that determine the wheel's content, for the provenance statement."""
     sections = dump_section(settings)
     del sections["source"]["mirrors"]
     recorded = ("python", "target", "toolkit", "torch", "source", "build", "wheel")
@@ -106,7 +106,7 @@ def _build_prebuilt_job(
 
 
 # Debug and Release builds of one commit are different wheels. Both suffixes sort below the commit:
-# a request to an index for the release only gets the Release build.
+# a requirement without local version selects the Release build of an index.
 _BUILD_TYPE_SUFFIXES = {"Debug": ".debug", "RelWithDebInfo": ".debinfo"}
 
 

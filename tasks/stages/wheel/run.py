@@ -1,4 +1,4 @@
-"""Install and check torch for each kind of wheel job, and return its two manifests."""
+"""Run the stage wheel: install and check torch, and return the two manifests."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class LastWheel:
 
 
 def run(job: PrebuiltJob | BuiltJob | ExistingJob) -> tuple[Wheel, AbiFingerprint]:
-    """Install and check torch. Raises `FetchError`, `BadArtifactError`."""
+    """Install and check torch; return the manifests. Raises `FetchError`, `BadArtifactError`."""
     deps = manifests.read_manifest(job.deps, DepsManifest)
     match job:
         case PrebuiltJob():
@@ -76,7 +76,7 @@ def _create_result(
     torch: InstalledTorch,
     artifact: Artifact | None,
 ) -> tuple[Wheel, AbiFingerprint]:
-    """Print which torch is installed, and return the manifests. `artifact` is None if existing."""
+    """Print the installed torch; return the manifests. An existing torch has no `artifact`."""
     origin = f"({artifact.name}, sha256 {artifact.sha256[:12]}…)" if artifact else ""
     print_line(f"torch {torch.version} {origin or f'in {torch.folder}'}")
     kind: WheelKind = "wheel" if artifact else "existing"
@@ -133,10 +133,10 @@ def _fetch_wheel(job: PrebuiltJob, deps: DepsManifest) -> tuple[Path, Artifact]:
 
 
 def require_target_code(job: PrebuiltJob, wheel: Path) -> None:
-    """Raise `MissingCodeError` if a GPU of the targets cannot run the kernels of `wheel`.
+    """Raise `MissingCodeError` if a target GPU cannot run the kernels of `wheel`.
 
-    As in planning, the suffix of a target is ignored. A library in an unknown format is left to
-    validate, with a warning.
+    As in planning, the suffix of a target (as in sm_90a) is ignored. A library in an unknown format
+    causes only a warning: the stage validate checks it later.
     """
     if not job.targets:
         return
@@ -158,7 +158,7 @@ def require_target_code(job: PrebuiltJob, wheel: Path) -> None:
 
 
 def _read_kernel_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
-    """Return the archs that most kernels are compiled for, empty for a wheel without CUDA."""
+    """Return the machine code that most kernels have; empty for a wheel without CUDA."""
     names = [f"torch/lib/{name}" for name in KERNELS[job.system]]
     with wheel_archive_io.open_wheel(wheel) as archive:
         member = next((name for name in names if name in archive.namelist()), None)
@@ -241,7 +241,7 @@ def _build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerpri
 
 
 def _read_last_wheel(job: BuiltJob) -> LastWheel | None:
-    """Return the last installed wheel, None if its file is missing or has changed."""
+    """Return the last installed wheel, or None if the wheel file is missing or changed."""
     try:
         last = manifests.read_manifest(job.content, LastWheel)
     except TorchyardError:
@@ -257,7 +257,7 @@ def _locate_wheel(job: BuiltJob, last: LastWheel) -> Path:
 def _find_unchanged_wheel(
     job: BuiltJob, last: LastWheel | None, content: tuple[str, str, str], python: str
 ) -> Artifact | None:
-    """Return the installed wheel if the new one differs only in the commit in its name."""
+    """Return the installed wheel if only the commit differs in the new one, else None."""
     if last is None or not Path(job.libraries).is_file():
         return None
     if (last.digest, last.identity, last.asked) != content:
@@ -274,7 +274,7 @@ def _find_unchanged_wheel(
 def _install_or_restore(
     job: BuiltJob, deps: DepsManifest, wheel: Path, site: Path, last: LastWheel | None
 ) -> None:
-    """Install and import a new wheel. If it does not import, install the last one again."""
+    """Install and import a new wheel. If the import fails, reinstall the previous wheel."""
     show_progress(f"installing {wheel.name}")
     try:
         if last and last.identity == deps.identity and _update_torch(job, deps, wheel, site, last):
@@ -322,8 +322,7 @@ def _install_full_wheel(job: BuiltJob, deps: DepsManifest, wheel: Path) -> None:
 def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
     """Raise `BadArtifactError` if the installed torch does not import, or is not `version`.
 
-    A torch that is linked with the driver cannot be imported on a machine without one: that is a
-    warning.
+    If torch is linked with the driver and this machine has no driver, print only a warning.
     """
     show_progress("importing torch")
     environment = manifests.read_manifest(job.env, Environment)
@@ -352,7 +351,7 @@ def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
 def _build_cpp_libraries(
     job: BuiltJob, deps: DepsManifest, compiled: CompileResult
 ) -> tuple[Wheel, AbiFingerprint]:
-    """Build an install prefix for find_package(Torch) and an archive of it."""
+    """Install the C++ libraries into a prefix for find_package(Torch), and pack the prefix."""
     files.remove_owned(job.prefix)
     prefix = files.create_owned_folder(job.prefix)
     wheel_packing_io.run_backend(job, compiled, prefix, {})

@@ -1,7 +1,7 @@
 """Read the ABI fingerprint of an installed torch: what an extension compiles and links against.
 
-Headers count with their bytes, libraries only with their exported symbols: a change inside torch
-does not change an extension.
+Headers count by content, libraries only by exported symbols: a changed function body in torch
+requires no rebuild of extensions.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tasks.system.output import show_progress
 from tasks.wheels import exported_symbols_io, wheel_archive_io, wheel_record
 from tasks.wheels.library_linkage import ExportedSymbols, ExportedSymbolsCache
 
-_SYMBOL_READER_VERSION = 1  # increment when read_exported_symbols returns something else
-# The last one has the flags that cpp_extension compiles with
+_SYMBOL_READER_VERSION = 1  # increment when the result of read_exported_symbols changes
+# The last prefix is the module with the compiler flags of cpp_extension
 _HEADER_PREFIXES = (
     "torch/include/",
     "torch/share/cmake/",
@@ -43,7 +43,7 @@ _C10_SYMBOLS = ("_ZN3c10", "_ZNK3c10")
 def read_abi_fingerprint(
     found: InstalledTorch, deps: DepsManifest, reading: AbiReadOptions
 ) -> AbiFingerprint:
-    """Return the ABI fingerprint of an installed torch; store its details, to explain changes.
+    """Return the ABI fingerprint of an installed torch; store the details to explain changes.
 
     Raises `BadArtifactError` if a library cannot be read.
     """
@@ -79,9 +79,9 @@ def read_abi_fingerprint(
 
 
 def _scan_torch_files(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the digests for a torch without RECORD (conda, a system package).
+    """Yield name and digest of each relevant file of a torch without RECORD (conda, for example).
 
-    Libraries are identified by size and time.
+    A library has its name, size and modification time instead of a digest.
     """
     flags = folder / cpp_extension.CPP_EXTENSION_PATH
     for place in (folder / "include", folder / "share" / "cmake", folder / "lib", flags):
@@ -105,7 +105,7 @@ def _read_exports(
 ) -> dict[str, ExportedSymbols]:
     """Return the exported symbols of each library.
 
-    A library that the previous torch held with the same bytes is not read again.
+    A library with the same digest as in the previous torch is not read again.
     """
     cached: Mapping[str, ExportedSymbols] = {}
     with contextlib.suppress(TorchyardError):
@@ -141,7 +141,7 @@ def _read_symbol_names(path: Path) -> tuple[str, ...] | None:
 
 
 def _detect_cxx11_abi(names: tuple[str, ...]) -> bool | None:
-    """Return True for the C++11 ABI, False for the older one, None if no c10 symbol shows it.
+    """Return True for the C++11 ABI, False for the older ABI, None if unknown.
 
     `torchCheckFail(…, std::string const&)` is mangled `…RKNSt7__cxx1112basic_string…` with the
     C++11 ABI and `…RKSs` with the older one. Other names do not count: a wheel of the older ABI

@@ -1,4 +1,4 @@
-"""Check if the installed torch is present and matches the lock. Every run does it."""
+"""Check in every run if the installed torch is present and matches torchyard.lock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WheelJob = PrebuiltJob | BuiltJob | ExistingJob
 def is_stale(job: WheelJob) -> bool:
     """Return True if the installed torch is missing, was replaced, or differs from torchyard.lock.
 
-    The user may have changed it with pip.
+    The user may have changed torch with pip.
     """
     try:
         last = manifests.read_manifest(job.wheel, Wheel)

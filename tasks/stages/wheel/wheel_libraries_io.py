@@ -1,4 +1,4 @@
-"""Inspect the shared libraries of a built wheel: what they need, and which RPATH they get.
+"""Find the needed libraries and the RPATH of each shared library in a built wheel.
 
 Libraries are read from the wheel, not the build directory: CMake rewrites RPATH when it installs
 a library. Programs in torch/bin are left out, since no import starts them.
@@ -50,11 +50,11 @@ def inspect_libraries(
     recorded: Mapping[str, str],
     promised: Collection[str] = (),
 ) -> library_linkage.WheelLibraries:
-    """Return the content of wheel-libraries.json: what each library needs and who provides it.
+    """Return the content of wheel-libraries.json: what each library needs and from where.
 
     `promised` are files below site-packages that the wheel's requirements install. Raises
-    `BadArtifactError` if a needed library is not found on this machine. Libraries of Windows and
-    macOS have other formats, which are not read: the result is then empty.
+    `BadArtifactError` if a needed library is not found on this machine. The result is
+    empty on Windows and macOS, whose library formats are not read.
     """
     show_progress("checking what the libraries of the wheel need")
     linkages = read_linkages(job, wheel, recorded, job.linkages)
@@ -77,8 +77,8 @@ def read_linkages(
 ) -> dict[str, Linkage]:
     """Return the linkage of each ELF library of a wheel, by its name in the wheel.
 
-    `recorded` maps the wheel's members to their digests. A library that the previous wheel held
-    with the same bytes is taken from the file `cache` and not read again.
+    `recorded` maps the wheel's members to their digests. A library with the same digest as
+    in the previous wheel is not read again: the file `cache` has the linkage.
     """
     cached: Mapping[str, Linkage | None] = {}
     with contextlib.suppress(TorchyardError):
@@ -110,9 +110,9 @@ def _find_library_needs(
     site: Path,
     promised: Collection[str] = (),
 ) -> list[LibraryNeed]:
-    """Return what the libraries need, and what the loader finds once the wheel is in `site`.
+    """Return each needed library and the file that the loader finds once the wheel is in `site`.
 
-    The result includes indirect needs. A library of the wheel has the name in the wheel, any other
+    The result includes indirect needs. A library of the wheel has its name in the wheel, any other
     library its path. The loader search uses the build environment, as import and validate do.
     """
     names = {str(site / name): name for name in library_linkage.sort_by_load_order(linkages)}
@@ -136,7 +136,7 @@ def _find_library_needs(
 def _build_linkage_lookup(
     linkages: Mapping[str, Linkage], site: Path, promised: Collection[str]
 ) -> Callable[[str], Linkage | None]:
-    """Return a function that reads the library at a path as it is once the wheel is installed.
+    """Return a function that reads the linkage at a path as if the wheel were installed.
 
     The installed torch is ignored, since the wheel replaces it.
     """
@@ -163,9 +163,9 @@ def _list_package_folders(linkages: Mapping[str, Linkage], site: Path) -> list[P
 def _build_origin_lookup(
     job: BuiltJob, deps: DepsManifest, linkages: Mapping[str, Linkage], site: Path
 ) -> Callable[[str], LibraryOrigin]:
-    """Return a function that finds the origin of a library: the first whose folder contains it.
+    """Return a function that finds out where a library comes from: wheel, toolkit, system, ….
 
-    Symbolic links are resolved in the path of the library and in the folder.
+    The first folder that contains the library decides. Symbolic links are resolved.
     """
     home = deps.toolkit.home if deps.toolkit else "/usr"
     places: list[tuple[LibraryOrigin, PurePath]] = [
@@ -188,7 +188,7 @@ def _build_origin_lookup(
 def find_cuda_requirements(
     job: BuiltJob, deps: DepsManifest, wheel: Path, recorded: Mapping[str, str]
 ) -> CudaRequirements:
-    """Return the CUDA requirements that `wheel` gets, empty if it uses the toolkit's CUDA."""
+    """Return the CUDA requirements to add to `wheel`; empty if the wheel uses a CUDA toolkit."""
     if not job.by_packages or deps.toolkit is None:
         return NO_REQUIREMENTS
     show_progress("checking which CUDA libraries the wheel needs")
@@ -210,10 +210,10 @@ def find_cuda_requirements(
 
 
 def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], CudaPackage | None]:
-    """Return a function that finds the NVIDIA package of a library.
+    """Return a function that finds the NVIDIA package of a library, or None.
 
-    A library from an installed package maps to exactly that package, one from a toolkit to the
-    package versions that belong to the toolkit.
+    A library from an installed package gets exactly that version of the package. A library from a
+    toolkit gets the package version that belongs to the toolkit.
     """
     packages = {
         file.as_posix(): f"{name}=={distribution.version}"
@@ -241,10 +241,10 @@ def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], Cuda
 
 
 def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[str, ...]:
-    """Add the requirements of NVIDIA's packages, pinned where the package is installed.
+    """Return `requires` with the installed NVIDIA packages that they require in turn, pinned.
 
-    cuFFT of CUDA 13 opens nvJitLink by name, which no table of needed libraries lists, and requires
-    any version of it.
+    For example, cuFFT of CUDA 13 loads nvJitLink with dlopen, so the ELF header does not list it,
+    and requires any version of nvJitLink.
     """
     packages = read_installed_packages(site).items()
     installed = {name: package for name, package in packages if name.startswith("nvidia-")}
@@ -256,7 +256,7 @@ def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[s
 
 
 def _build_toolkit_test(home: str, site: Path) -> Callable[[str], bool]:
-    """Return a predicate for folders of the toolkit. All of /usr counts as the system's."""
+    """Return a function that tests if a folder is in the toolkit; /usr is never the toolkit."""
     places = [] if home == "/usr" else [PurePath(home), PurePath(os.path.realpath(home))]
     places.append(PurePath(os.path.realpath(site)) / "nvidia")
 
@@ -276,7 +276,7 @@ def prepare_patched_libraries(
     recorded: Mapping[str, str],
     requirements: CudaRequirements,
 ) -> dict[str, MemberReplacement]:
-    """Return the replacements for libraries that get another RPATH, by their names in `wheel`."""
+    """Return a replacement for each library whose RPATH changes, by its name in `wheel`."""
     patched: Mapping[str, str] = {}
     with contextlib.suppress(TorchyardError):
         patched = manifests.read_manifest(job.patched, library_linkage.PatchedLibraries).libraries

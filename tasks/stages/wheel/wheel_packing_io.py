@@ -1,4 +1,4 @@
-"""Pack the wheel of a torch that was compiled here, and describe its build inputs."""
+"""Pack the wheel of a torch that was built from source, and describe the build inputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tasks.wheels.provenance_documents import SBOM_PATH, build_sbom
 
 
 def read_build_inputs(job: BuiltJob, deps: DepsManifest) -> BuildInputs:
-    """Return the build inputs from the manifests. How the wheel is built is recorded later."""
+    """Return the build inputs from the manifests. `build_invocation` describes the build."""
     tree = manifests.read_manifest(job.source, SourceTree)
     epoch = manifests.read_manifest(job.env, Environment).set.get("SOURCE_DATE_EPOCH", "")
     section = job.settings.get("source")
@@ -64,7 +64,7 @@ def read_build_inputs(job: BuiltJob, deps: DepsManifest) -> BuildInputs:
 
 
 def build_invocation(job: BuiltJob, deps: DepsManifest, start_time: str) -> Invocation:
-    """Return the requested settings and what they resolved to, for the provenance statement."""
+    """Return the requested and the resolved settings, for the provenance statement."""
     compiled = manifests.read_manifest(job.compiled, CompileResult)
     folders = {
         str(job.wheelhouse): "{wheelhouse}",
@@ -101,13 +101,13 @@ def format_wheel_version(job: BuiltJob, tree: SourceTree) -> str:
     return f"{job.release}+{job.local}.{source}{dirty}"
 
 
-# printed by a tree whose own bdist_wheel does not know the option
+# The error of a PyTorch tree whose bdist_wheel command does not support the option
 _UNKNOWN_OPTION = re.compile(r"error: option --\S+ not recognized")
 
 
 @dataclass(frozen=True)
 class PackedWheel:
-    """A finished wheel, its RECORD, and its CUDA requirements for machines without a toolkit."""
+    """A packed wheel, the digests in RECORD by file name, and the CUDA requirements."""
 
     wheel: Path
     recorded: Mapping[str, str]
@@ -121,7 +121,7 @@ def pack_wheel(
     deps: DepsManifest,
     previous: Path | None,
 ) -> PackedWheel:
-    """Build the wheel with an SBOM and verify every byte. `previous` is the last good wheel.
+    """Build the wheel with an SBOM and verify every byte. `previous` is the last wheel or None.
 
     Raises `CommandFailedError`, `BadArtifactError`, and `TorchyardError` if the build did not
     produce exactly one wheel.
@@ -148,7 +148,7 @@ def pack_wheel(
 
 
 def build_metadata(wheel: Path, requirements: CudaRequirements) -> dict[str, bytes]:
-    """Return METADATA with the requirements, by its file name; empty without requirements."""
+    """Return METADATA with the requirements added, by file name; empty without requirements."""
     if not requirements.requires:
         return {}
     with wheel_archive_io.open_wheel(wheel) as archive:
@@ -184,7 +184,7 @@ def run_backend(
     *,
     plain: bool = False,
 ) -> None:
-    """Run the backend's command for the wheel or the C++ libraries, with `more` variables."""
+    """Run the build backend for the wheel or the C++ libraries; `more` are extra variables."""
     environment = manifests.read_manifest(job.env, Environment)
     env = environment.build_child_environment(shell.build_host_env())
     source_date = manifests.read_manifest(job.source, SourceTree).date
@@ -203,9 +203,9 @@ def run_backend(
 
 @contextmanager
 def _stage_built_files(compiled: CompileResult) -> Iterator[None]:
-    """Hard-link the built files to where setuptools would copy them.
+    """Hard-link the built files into the folder that setuptools would copy them to.
 
-    setuptools unlinks a file before it overwrites it, so that the original is not changed.
+    setuptools unlinks a file before it overwrites it, so the original does not change.
     """
     if not any(part.startswith(f"-C{BUILD_OPTION}") for part in compiled.wheel):
         yield
