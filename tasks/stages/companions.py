@@ -1,10 +1,9 @@
 """Resolve the companion packages torchvision, torchaudio and triton for a torch: fetch or build.
 
-prebuilt: fetched from torch's index; triton is a dependency of torch where torch requires it.
-
-existing: fetched if that torch is an official one, else built against it.
-
-source: built against it; fetched if a wheel needs only torch's stable ABI; triton is fetched.
+torchvision and torchaudio depend on the strategy. prebuilt: fetch from torch's index. existing:
+fetch if that torch is an official wheel, else build against that torch. source: build against the
+built torch. A wheel that needs only torch's stable ABI is fetched instead of a build. triton is
+always fetched, unless torch requires triton as a dependency.
 """
 
 from __future__ import annotations
