@@ -286,7 +286,7 @@ def _explain_profile_syntax(
 
 
 def _format_corrected_line(line: CommandLine, dropped: Sequence[str], profile: str) -> str:
-    """Return the command line with profile=NAME instead of the words `dropped`."""
+    """Return the command line without the words in `dropped`, and with profile=`profile`."""
     remaining = [one for one in line.words if one not in dropped and not one.startswith("profile=")]
     has_task = any(one in line.names for one in remaining)
     return _format_command([*remaining, *([] if has_task else ["build"]), f"profile={profile}"])

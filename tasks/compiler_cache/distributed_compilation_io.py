@@ -208,10 +208,11 @@ _LOG_VARIABLES = {
 
 @dataclass
 class CompileDistribution:
-    """The distribution of the compilations in a block.
+    """The distribution of the compilations in a `with` block to other machines.
 
-    `slots` is the number of jobs that other machines run at once. `noted` is set after the block:
-    the number of compilations by host as part of a record, {} if unknown.
+    `env` is the environment for the compilations. `slots` is the number of jobs that other machines
+    run at once. `noted` is a part of the build's record: the number of compilations on each host.
+    `noted` is set at the end of the block, {} if unknown.
     """
 
     env: Mapping[str, str]

@@ -156,15 +156,15 @@ class SettingsError(TorchyardError):
 
 
 class KnowledgeError(TorchyardError):
-    """A GPU, architecture or release that config/knowledge does not know or rules out."""
+    """A GPU, architecture or release that config/knowledge rules out or does not contain."""
 
 
 class CommandFailedError(TorchyardError):
-    """A failed child process.
+    """The failure of a child process.
 
-    `exit_description` says how the process ended, without the first error. `log_offset` is the byte
-    in the log where the output of the process begins, `output` the end of that output. `parsed_log`
-    is a `ParsedLog` of diagnosis with all relevant output.
+    `exit_description` says how the process ended, but does not contain the first error. `output` is
+    the end of the process's output. `log_offset` is the byte in the log at which the output begins.
+    `parsed_log` is a `ParsedLog` (of tasks.diagnosis) with all relevant output.
     """
 
     exit_description = ""

@@ -219,7 +219,10 @@ def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
 
 
 def read_conflict_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Return `unmerged`, the merge conflicts; {} if git cannot run or `checks` do not need it."""
+    """Return the fact `unmerged`: the checkouts that have merge conflicts.
+
+    Return {} if `checks` do not need the fact, without a profile, or if git cannot run.
+    """
     if "conflicts" not in checks or not request.build:
         return {}
     try:

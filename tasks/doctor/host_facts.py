@@ -44,7 +44,10 @@ class VisualStudio:
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk. `holds` are its places, the first one at `path`; `kind` is the filesystem type."""
+    """A disk that a build writes to. `kind` is the filesystem type.
+
+    `holds` are labels of the folders on the disk ("build", "wheels"), `path` is the first folder.
+    """
 
     holds: tuple[str, ...]
     path: str
@@ -97,7 +100,7 @@ class UnsafePath:
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something of another run that affects the build.
+    """Another run, or a folder of unknown origin, that affects the build.
 
     `kind` is `running` for a run that is still alive, `killed` for a killed run whose `processes`
     may still run, and `foreign` for a build folder that torchyard did not create.
@@ -177,14 +180,14 @@ class RequiredUrl:
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """What the probes inspect. Paths are absolute.
+    """The subjects that the probes inspect. Paths are absolute.
 
-    `build` is None without a profile. `torch` is the folder of an existing torch, None if torch
-    will be installed into `venv`. `sources` are the names and folders of extensions, which may not
-    be fetched yet. `own` are the user's extensions: name, folder, and subfolder that is built.
-    `checkouts` are the user's sources: setting and folder. `begun` are files that exist once the
-    build has started. `into` is the setting install.into, `installed` the manifest that exists
-    after an installation.
+    `build` is the build folder, None without a profile. `torch` is the folder of an existing torch,
+    None if torch will be installed into `venv`. `begun` are files that exist once the build has
+    started. `into` is the setting install.into, `installed` the manifest that an install writes.
+    `sources` has name and folder of each extension, which may not be fetched yet. `own` has the
+    extensions in the user's folders: name, folder, and the subfolder that is built. `checkouts` has
+    the user's folders of PyTorch and extensions: the setting that names the folder, and the folder.
     """
 
     root: PurePath

@@ -100,7 +100,10 @@ class Jobserver:
         return self._edges.peaks
 
     def _run_safely(self, work: Callable[[], object]) -> None:
-        """Call `work`; after an error, print a warning, stop governing and release all tokens."""
+        """Call `work`. After an error, print a warning and stop limiting the jobs by memory.
+
+        All tokens are then released, and later calls do nothing.
+        """
         if self._failed:
             return
         try:

@@ -172,7 +172,10 @@ def parse_cmake_archs(knowledge: Knowledge, cuda: str, text: str) -> MachineCode
 def require_covered_targets(
     knowledge: Knowledge, code: MachineCode, targets: Iterable[Arch], text: str
 ) -> None:
-    """Raise `KnowledgeError` if the list `text`, parsed as `code`, leaves out a target."""
+    """Raise `KnowledgeError` if the arch list `text` leaves out a target.
+
+    `code` is the machine code that results from the list.
+    """
     absent = [str(target) for target in targets if not can_run_code(knowledge, code, target)]
     if absent:
         raise KnowledgeError(

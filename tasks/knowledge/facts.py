@@ -130,8 +130,9 @@ class BinaryRules(Struct, frozen=True):
 class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
     """A CUDA release.
 
-    `sm`, `a` and `f` are the cubins that its ptxas can write, by suffix. Limits are inclusive, but
-    `msvc_below` is the first rejected _MSC_VER. `pypi` is True if PyPI has this toolkit.
+    `sm`, `a` and `f` are the archs for which ptxas can write cubins: without a suffix, with "a" and
+    with "f". `gcc_max`, `clang_max` and `msvc_min` are still accepted; `msvc_below` is the first
+    rejected _MSC_VER. `pypi` is True if PyPI has this toolkit.
     """
 
     cuda: str = field(name="name")
@@ -281,8 +282,9 @@ class MinimumVersion(Struct, frozen=True, kw_only=True):
 class FolderRule(Struct, frozen=True, kw_only=True):
     """The effect of a changed variable or tool on a configured CMake build directory.
 
-    `keys` are globs of variables and tools, `forget` globs of CMakeCache.txt entries to remove.
-    `entries` are names in CMakeCache.txt; "=" means the name of the variable.
+    `keys` are globs of the variables and tools to which the rule applies. `entries` are the names
+    in CMakeCache.txt that hold the value; "=" stands for the name of the variable itself. `forget`
+    are globs of other CMakeCache.txt entries, which are removed after a change.
     """
 
     keys: tuple[str, ...]

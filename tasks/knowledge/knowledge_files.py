@@ -174,7 +174,7 @@ def _table(
 
 
 def _list(name: str, section: str, kind: type[F]) -> cached_property[tuple[F, ...]]:
-    """Return a property with the facts in a section of a file, in its order."""
+    """Return a cached property: the facts in a section of the file `name`, in the file's order."""
     return cached_property(lambda knowledge: (*knowledge.read_table(name, section, kind).values(),))
 
 

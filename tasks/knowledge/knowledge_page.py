@@ -124,10 +124,10 @@ def _render_table(head: str, rows: Iterable[Iterable[str]]) -> str:
 
 
 def _render_rows(head: str, rows: Iterable[Row], *first_keys: str) -> str:
-    """Return a table of the rows with their evidence marks.
+    """Return a Markdown table of the rows; the last column is ✓ for a verified fact, else "?".
 
-    The key of a column is its name in lower case, with "_" for spaces. `first_keys` are the keys of
-    the first columns.
+    `head` has the column names. The key of a column is its name in lower case, with "_" for spaces.
+    `first_keys` are the keys of the first columns.
     """
     names = head.split(" | ")
     keys = (*first_keys, *(name.lower().replace(" ", "_") for name in names[len(first_keys) :]))

@@ -20,9 +20,10 @@ class PackageManager(Struct, frozen=True, kw_only=True):
 
 
 class PackageManagers(Struct, frozen=True, kw_only=True):
-    """The known package managers, and the plain `names` of the packages.
+    """The known package managers and packages.
 
-    `releases` has the packaged versions by release of a system ("debian-12") and word ("python").
+    `names` are package names for display: "blas" is "OpenBLAS and its headers". `releases` has the
+    versions that a system release provides: "debian-12" has the versions of "python" and of "gcc".
     `anywhere` has install commands that work on every system, by package.
     """
 

@@ -190,7 +190,10 @@ def _format_file_stamp(path: Path) -> str:
 def _verify_files(
     bundle: Bundle, folder: Path, paths: Mapping[str, Path], before: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Verify the files and yield `VerifiedFiles.stamps`. Skip files unchanged since `before`."""
+    """Verify the sha256 of the bundled files; yield the items of `VerifiedFiles.stamps`.
+
+    `before` has stamps (size and time) of verified files; a file with the same stamp is not read.
+    """
     for name, bundled_file in bundle.files.items():
         path = paths[name]
         key = f"{path} {bundled_file.sha256}"

@@ -361,7 +361,10 @@ def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
-    """Suggest all targets that work separately, then only the newest of them."""
+    """Suggest a build for all possible targets, then a build for only the newest of these.
+
+    A target is possible if a build for this target alone can be resolved.
+    """
     resolutions = _resolve_each_target(trial)
     possible = {name: resolution for name, resolution in resolutions.items() if resolution}
     newest = max(possible, key=lambda name: possible[name].targets, default="")

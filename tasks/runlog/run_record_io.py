@@ -143,7 +143,10 @@ class StageOutcome:
 
 @dataclass
 class RunRecorder:
-    """The writer of a run record in `folder`, if set. `head` returns facts for the first event."""
+    """The writer of a run record. `head` returns facts for the first event.
+
+    The record is a file in `folder`; if `folder` is None, no record is written.
+    """
 
     folder: PurePath | None = None
     head: Callable[[], Mapping[str, Json]] = dict

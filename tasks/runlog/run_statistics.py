@@ -164,10 +164,11 @@ class DurationChange:
 class Comparison:
     """The comparison of a run with an earlier one.
 
-    `both` is the number of outputs in both runs; `before` and `now` are the total seconds of these.
-    `new` is the number of outputs only in this run, `gone` only in the earlier run. `slower` and
-    `faster` begin with the largest difference, `stages` with the first stage that ran. `cached` is
-    True if one of the runs had compiler cache hits.
+    `both` is the number of outputs in both runs; `before` and `now` are the total seconds of these
+    outputs in the earlier and in this run. `new` is the number of outputs only in this run, `gone`
+    only in the earlier run. `slower` and `faster` are sorted by the size of the difference, largest
+    first; `stages` are in the order in which the stages ran. `cached` is True if a run had compiler
+    cache hits.
     """
 
     against: Run

@@ -1,9 +1,9 @@
-"""Resolve how the companion packages torchvision, torchaudio and triton are obtained.
+"""Resolve the companion packages torchvision, torchaudio and triton for a torch: fetch or build.
 
-torchvision and torchaudio are fetched for a prebuilt or official torch. For others, they are built
-from source, unless a wheel needs only torch's stable ABI.
-
-triton is installed as a dependency of torch if that torch requires it. Otherwise it is fetched.
+torchvision and torchaudio depend on the strategy. prebuilt: fetch from torch's index. existing:
+fetch if that torch is an official wheel, else build against that torch. source: build against the
+built torch. A wheel that needs only torch's stable ABI is fetched instead of a build. triton is
+always fetched, unless torch requires triton as a dependency.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _RELEASE_TAG = re.compile(r"v\d+\.\d+\.\d+(-rc\d+)?")
 
 @dataclass(frozen=True)
 class Companion:
-    """A companion package, how it is obtained (`strategy`), and the reason (`why`).
+    """How a companion package is obtained, and `why` as a sentence.
 
-    wheel: install `requirement` from `index` ("" is the default index). If `pinned`, the PyTorch
-    tree specifies the version. git: build the tag or branch `ref` as `version` ("" keeps the
-    version in the tree). with torch: the package is installed as a dependency of torch.
+    A `wheel` is the `requirement` from `index` ("" is the default index); if it is `pinned`, the
+    PyTorch tree specifies the version. A `git` build is of the tag or branch `ref`; `version` is
+    its version, or "" to keep the tree's. For `with torch`, nothing needs to be installed.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Companion:
 
     @property
     def description(self) -> str:
-        """The package and how it is obtained, for display."""
+        """The package and its origin, for display."""
         match self.strategy:
             case "git":
                 return f"{self.name} from source at {self.ref}"
@@ -59,9 +59,9 @@ class Companion:
 def resolve_companions(
     settings: Settings, choice: Resolution, knowledge: Knowledge
 ) -> tuple[Companion, ...]:
-    """Return the companion packages in the settings, in order.
+    """Return the companions of the settings, in order.
 
-    Raises `SettingsError` if a companion package has no version for this torch.
+    Raises `SettingsError` if there is no such companion for this torch.
     """
     return tuple(
         _resolve_triton(settings, choice, knowledge)
@@ -72,13 +72,13 @@ def resolve_companions(
 
 
 def needs_companion_build(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
-    """Return True if a companion package must be compiled."""
+    """Return True if a companion must be compiled."""
     companions = resolve_companions(settings, choice, knowledge)
     return any(companion.strategy == "git" for companion in companions)
 
 
 def find_companion_specifier(knowledge: Knowledge, torch: str, name: str) -> str:
-    """Return the version specifier of a companion for this torch version, or "" if unknown."""
+    """Return the version specifier of the companion for that torch, or "" if none is known."""
     try:
         release = find_release(knowledge, torch)
     except KnowledgeError:
@@ -86,7 +86,7 @@ def find_companion_specifier(knowledge: Knowledge, torch: str, name: str) -> str
     if release.channel and not (
         release.channel == "nowhere" and release.minor in knowledge.releases
     ):
-        return ""  # except the tree of a published release, such as 2.9.0a0
+        return ""  # the tree of a published release can have the version 2.9.0a0, too
     version = torch.strip().removeprefix("v").partition("+")[0]
     return release.patches.get(version, {}).get(name, "") or str(getattr(release, name))
 
@@ -123,7 +123,7 @@ def _resolve_library(name: str, choice: Resolution, knowledge: Knowledge) -> Com
 
 
 def _require_released_companion(name: str, choice: Resolution, knowledge: Knowledge) -> None:
-    """Raise `SettingsError` if the companion is discontinued: the newest torch has none."""
+    """Raise `SettingsError` if the newest torch has no such companion: it is discontinued."""
     *_, newest = knowledge.releases.values()
     if getattr(newest, name):
         return
@@ -140,7 +140,7 @@ def _require_released_companion(name: str, choice: Resolution, knowledge: Knowle
 def _find_independent_wheel(
     name: str, choice: Resolution, knowledge: Knowledge
 ) -> StableAbiWheel | None:
-    """Return a wheel for any build of this torch version with code for every target, or None."""
+    """Return a wheel that works with any torch of this version and has code for every target."""
     platform = (choice.system, normalize_machine(choice.machine))
     for wheel in knowledge.companions[name].independent:
         if (
@@ -163,7 +163,7 @@ def _resolve_triton(settings: Settings, choice: Resolution, knowledge: Knowledge
         )
     specifier = find_companion_specifier(knowledge, choice.torch, name)
     if choice.system == "windows":
-        # the Windows package has its own post releases: only major and minor version must match
+        # this package has post releases of its own: only major and minor version must match
         numbers = re.search(r"\d+\.\d+", specifier)
         if not numbers:
             raise _create_unpaired_error(name, choice)
@@ -191,7 +191,7 @@ def _create_unpaired_error(name: str, choice: Resolution) -> SettingsError:
 
 
 def _has_triton_dependency(settings: Settings, choice: Resolution) -> bool:
-    """Return True for an official wheel for Linux with CUDA: its METADATA requires triton."""
+    """Return True for the official wheels for Linux and CUDA: their METADATA requires triton."""
     if choice.cuda is None:
         return False
     if choice.strategy == "existing":
@@ -200,15 +200,15 @@ def _has_triton_dependency(settings: Settings, choice: Resolution) -> bool:
 
 
 def _is_official_torch(choice: Resolution) -> bool:
-    """Return True if the torch version has the form of an official wheel's version.
+    """Return True if the version is that of an official wheel.
 
-    Except on macOS, an official version ends with the CUDA version (`+cu130`) or with `+cpu`.
+    Every official wheel names its CUDA (`+cu130`) or the CPU in `torch.version`, except on macOS.
     """
     return choice.system == "macos" or bool(_OFFICIAL_VERSION.search(choice.torch))
 
 
 def _is_release_tree(settings: Settings, choice: Resolution) -> bool:
-    """Return True if the source settings select the tag of a published release."""
+    """Return True if the tree is, by its tag, the release that the facts describe."""
     source = settings.source
     if source.path or source.tarball or find_release_channel(choice.torch):
         return False
@@ -216,7 +216,7 @@ def _is_release_tree(settings: Settings, choice: Resolution) -> bool:
 
 
 def _find_companion_index(choice: Resolution, knowledge: Knowledge) -> str:
-    """Return the index of companion wheels for an official torch; "" is PyPI (one CUDA only)."""
+    """Return the index of wheels for an official torch; PyPI has the wheels of one CUDA only."""
     cuda_digits = choice.torch.partition("+cu")[2]
     cuda = f"{cuda_digits[:2]}.{cuda_digits[2:]}" if cuda_digits else None
     pypi = find_release(knowledge, choice.torch).pypi_cuda

@@ -38,7 +38,10 @@ def find_scripts_folder(venv: PurePath) -> Path:
 
 
 def build_program_path(scripts: PurePath, name: str) -> Path:
-    """Return a program's path in a scripts folder; Python 3.11 does not add `.exe` on Windows."""
+    """Return the path of the program `name` in the folder `scripts`.
+
+    On Windows, the path ends in `.exe`, which Python 3.11 does not add by itself.
+    """
     return Path(scripts) / (f"{name}.exe" if sys.platform == "win32" else name)
 
 
@@ -161,7 +164,10 @@ _MISSING_DRIVER = re.compile(
 
 @dataclass(frozen=True)
 class ImportResult:
-    """The output of an import; `problem` is the exception, "" on success; `error` has the log."""
+    """The result of an import. `problem` is the exception, "" on success.
+
+    `lines` is the output. `error` is the failed command with its log, None on success.
+    """
 
     lines: tuple[str, ...]
     problem: str = ""

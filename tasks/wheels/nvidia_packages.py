@@ -78,7 +78,7 @@ _NUMBERED_BY_CUDA = {
 
 
 def find_nvidia_package(library: str) -> NvidiaPackage | None:
-    """Return the package that contains the library with a file name, None if unknown."""
+    """Return the NVIDIA package that contains the library file `library`, None if unknown."""
     stem = library.partition(".so")[0]
     return _PACKAGES_BY_LIBRARY.get("libcudnn" if stem.startswith("libcudnn_") else stem)
 
@@ -92,7 +92,10 @@ def find_package_by_distribution(name: str) -> NvidiaPackage | None:
 def find_declared_requirement(
     of: NvidiaPackage, requires: Iterable[Requirement], majors: Collection[int] = ()
 ) -> str:
-    """Return the requirement that installs a package for CUDA `majors` (empty: any), or ""."""
+    """Return the first requirement in `requires` that installs the package `of`, "" without one.
+
+    The requirement must be for one of the CUDA `majors`; if `majors` is empty, any CUDA will do.
+    """
     pattern = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
     names = {of.format_distribution(major) for major in majors}
     for requirement in requires:

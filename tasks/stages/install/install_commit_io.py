@@ -23,10 +23,11 @@ from tasks.wheels.installed_wheel_io import find_bytecode_source, is_bytecode
 
 @dataclass(frozen=True)
 class CommitResult:
-    """The new content of replaced.json, and the paths of the backups to keep or set aside.
+    """The result of an install: the new content of replaced.json, and the paths of backups.
 
-    `originals` are newly kept for a rollback. `superseded` are older backups of packages that the
-    user has replaced. `edited` are files that the user changed or added after the previous install.
+    `result` is the new content. `originals` are backups that are kept for a rollback. Two kinds are
+    moved away: `superseded` are older backups of packages that the user has replaced, `edited` are
+    files that the user changed or added after the previous install.
     """
 
     result: InstallRecord

@@ -57,8 +57,9 @@ class DistributionChange:
 class InstallRecord:
     """The changes of an install in the environment `prefix`. Paths are relative POSIX paths.
 
-    `sites` are the site-packages folders. `parts` are the changes by distribution, `kept` the
-    backups and `placed` the installed files by path, `folders` the modes of the previous folders.
+    `sites` are the site-packages folders. `parts` has the change of each distribution, by name.
+    `kept` has the backups of replaced files, by path; `placed` has the installed files, by path.
+    `folders` has the permissions of the folders that existed before the install, by path.
     """
 
     python: str

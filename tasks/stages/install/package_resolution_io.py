@@ -236,7 +236,7 @@ def resolve_requirements(
 
 
 def unpack_wheels(installer: Installer, staged: PurePath, requirements: Sequence[str]) -> None:
-    """Install only `requirements`, no dependencies, into the folder `staged` as the prefix."""
+    """Install `requirements`, without their dependencies, into the prefix folder `staged`."""
     # no bytecode, which would contain the path of the staging folder
     pip_options = ("--no-compile", "--ignore-installed", "--no-warn-script-location")
     options = ("--no-compile-bytecode",) if installer.uv else pip_options

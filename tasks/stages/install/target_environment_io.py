@@ -68,7 +68,10 @@ class TargetEnvironment:
         return tuple({self._resolve_below(p): 0 for p in (self.info.platlib, self.info.purelib)})
 
     def list_links(self) -> Mapping[str, str]:
-        """Return the links on the way to site-packages by path, such as `lib64` → `lib`."""
+        """Return the links below the prefix that lead to site-packages, such as `lib64` → `lib`.
+
+        The result maps the path of a link to the target of the link, both relative to the prefix.
+        """
         links: dict[str, str] = {}
         for folder in map(Path, (self.info.platlib, self.info.purelib)):
             for path in (folder, *folder.parents):

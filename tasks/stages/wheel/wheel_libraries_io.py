@@ -50,7 +50,7 @@ def inspect_libraries(
     recorded: Mapping[str, str],
     promised: Collection[str] = (),
 ) -> library_linkage.WheelLibraries:
-    """Return the content of wheel-libraries.json: what each library needs and from where.
+    """Return the content of wheel-libraries.json: the needs of each library and their providers.
 
     `promised` are files below site-packages that the wheel's requirements install. Raises
     `BadArtifactError` if a needed library is not found on this machine. The result is

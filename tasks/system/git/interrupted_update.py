@@ -71,7 +71,7 @@ def write_update_note(tree: PurePath, note: UpdateNote) -> None:
 
 
 def find_last_write_time(tree: PurePath, note: UpdateNote) -> float:
-    """Return the latest time, in seconds since 1970, at which torchyard's git can have written."""
+    """Return the time (in seconds since 1970) of the last possible write by torchyard's git."""
     if note.ended is not None:
         return note.ended
     return find_note_path(tree).stat().st_mtime + 2 * _NOTE_INTERVAL
@@ -140,7 +140,10 @@ _NAMES_PER_COMMAND = 100  # names in one command: its length is limited
 
 
 def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
-    """Repair a partial checkout at `path`, unless the user changed it after the time `until`."""
+    """Repair the partial checkout at `path`, which torchyard last wrote at the time `until`.
+
+    If the user changed the checkout later, only print a warning.
+    """
     inner = tree / path
     if not is_checkout(inner):
         return

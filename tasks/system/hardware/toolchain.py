@@ -105,7 +105,10 @@ def find_program(name: str) -> Program | None:
 
 
 def can_link_library(cxx: str, library: str, scratch: Path) -> bool:
-    """Return True if the linker finds the library ("openblas"); `scratch` is a managed folder."""
+    """Return True if the compiler `cxx` can link the library ("openblas").
+
+    The output of the test is a temporary file in the folder `scratch`.
+    """
     product = scratch / f"links-with-{library}"
     empty = "NUL" if sys.platform == "win32" else "/dev/null"
     argv = (cxx, "-shared", "-x", "c++", empty, f"-l{library}", "-o", str(product))
@@ -211,7 +214,10 @@ def _link_if_missing(place: Path, to: str) -> None:
 
 
 def _link_headers(toolkit: Path, include: Path) -> None:
-    """Link the headers; link a single folder as a whole, so that later packages appear in it."""
+    """Link the headers of the toolkit and of the CUDA libraries into the folder `include`.
+
+    If one folder has all headers, link that folder: headers installed later appear in `include`.
+    """
     packages = (toolkit, *(toolkit.parent / name for name in _LIBRARY_PACKAGES))
     present = [path / "include" for path in packages if (path / "include").is_dir()]
     if len(present) == 1:

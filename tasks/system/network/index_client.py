@@ -85,7 +85,7 @@ class _Logins(dict[str, tuple[str, str]]):
         )
 
     def is_stripped(self, text: str) -> bool:
-        """Return True if `text` contains no secret; the user names of these logins do not count."""
+        """Return True if `text` contains no secret; user names of the stored logins are allowed."""
 
         def remove_user_name(url: re.Match[str]) -> str:
             user, _ = self.get(url["host"].lower(), ("", ""))

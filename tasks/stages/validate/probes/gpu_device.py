@@ -59,7 +59,10 @@ def allow_cpu(work):
 
 
 def require_gpu(work):
-    """Return a check that is not run if torch has no CUDA or there is no GPU."""
+    """Return a check that calls `work` with the GPU.
+
+    The check counts as not run if torch has no CUDA or there is no GPU.
+    """
 
     def run_on_gpu(given):
         if reason := find_no_gpu_reason(given):

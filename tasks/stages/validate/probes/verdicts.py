@@ -14,7 +14,7 @@ class WrongResultError(Exception):
 
 
 class NothingToTryError(Exception):
-    """A check that cannot run here, with the reason."""
+    """The error of a check that cannot run here. The message is the reason."""
 
 
 def format_error_share(name, found, exact, bound):
