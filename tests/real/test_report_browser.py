@@ -157,4 +157,4 @@ def test_the_tables_are_there_without_a_script(page: Page, written: Path) -> Non
     page.ask("Emulation.setScriptExecutionDisabled", value=False)
     assert page.see("document.querySelectorAll('table.outputs tbody tr').length") > 60
     assert page.see("document.getElementById('timeline').hidden")
-    assert "drawn by a script" in page.see("document.querySelector('noscript').innerText")
+    assert "needs JavaScript" in page.see("document.querySelector('noscript').innerText")
