@@ -148,6 +148,6 @@ def test_a_ref_that_would_lose_an_edit_is_refused_and_the_edit_stays(torch: Slic
     torch.choose(torch.upstream.push("the same lines"))
     code, out = torch.yard.doit("build")
     assert code == 1
-    assert "there are uncommitted edits" in out
+    assert "would overwrite your uncommitted edits" in " ".join(out.split())
     assert mine.read_text(encoding="utf-8") == edited
     assert torch.installed("import torch; print(torch.ADDED)") == "1"
