@@ -4,8 +4,6 @@ One word is printed per line; with `--told`, a tab and a description follow. No 
 and no slow module is imported. Errors are not printed, because the user is typing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

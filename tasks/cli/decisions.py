@@ -4,8 +4,6 @@ Before the stage deps has run, a decision names what deps will look for; afterwa
 found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -3,8 +3,6 @@
 In a checkout, the subclasses of doit's commands in torchyard_commands.py call these functions.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Tests compare each file with the output of this module.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

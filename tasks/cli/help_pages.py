@@ -1,7 +1,5 @@
 """Help texts of commands and stages, as data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

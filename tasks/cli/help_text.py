@@ -1,7 +1,5 @@
 """Render help pages and task lists as lines for a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath

@@ -4,8 +4,6 @@ Opening writes nothing and uses no network. If the profile is broken, the tasks 
 are still available.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Find ccache and sccache on this machine, start them, and count their cache hits in a build."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

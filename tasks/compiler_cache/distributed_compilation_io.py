@@ -4,8 +4,6 @@ Distribution only sets environment variables, so that command lines and objects 
 worker that cannot be used never fails the build: this machine compiles what no worker accepts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import shlex

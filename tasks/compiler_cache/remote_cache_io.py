@@ -1,7 +1,5 @@
 """Use the remote compiler cache, if a check that runs once per run finds it usable."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Describe the running jobs of a build and the memory they use."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

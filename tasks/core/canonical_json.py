@@ -3,8 +3,6 @@
 The hash and the explanation of a change use the same value, so they always agree.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -3,8 +3,6 @@
 This module imports no other module of torchyard.
 """
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 CheckId = Literal[

@@ -1,7 +1,5 @@
 """Define the job and the manifests of the deps stage."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath

@@ -4,8 +4,6 @@ There is one class for each way to recover. A `TorchyardError` becomes a failed 
 `SettingsError` a load failure (exit 3). Any other exception is a bug and keeps its traceback.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

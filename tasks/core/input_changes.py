@@ -4,8 +4,6 @@ A setting is named by its key in a profile, any other input by a description. Ch
 in the order of the labels, which puts causes before their effects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

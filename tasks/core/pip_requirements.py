@@ -1,7 +1,5 @@
 """Parse, filter and compare the requirements of Python packages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Literal

@@ -1,7 +1,5 @@
 """Define the decisions that the settings lead to on this host, each with its reason."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

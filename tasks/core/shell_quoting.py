@@ -1,7 +1,5 @@
 """Quote and validate values and names for POSIX shells, PowerShell, cmd and GitHub workflows."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Format durations, sizes, short lists and suggestions as text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 

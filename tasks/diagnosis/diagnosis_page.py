@@ -4,8 +4,6 @@ An example (`CUDA capability sm_0 is not compatible`) has "0" for digits and "â€
 It has the first of inner alternatives, and optional parts only if they are words.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Build the JSON form, the remedy and the source excerpt of a diagnosis."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Diagnose a log: find the earliest cause or, if the cause is uncertain, the candidates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Parse a log, and match its lines with the failures of failures.yaml."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Consequences of other errors, and messages after which builds continue, do not count.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Memory is bounded: of a very large log, only the head, the end and the lines aro
 are kept. UTF-8, UTF-16, cp936, cp932 and cp1252 are decoded; other bytes are replaced.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from bisect import bisect_right

@@ -3,8 +3,6 @@
 Colours and the prefixes of CI systems are removed, and messages are translated to English.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Find two conflicting requirements in the output of uv or pip."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

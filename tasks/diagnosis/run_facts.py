@@ -1,7 +1,5 @@
 """Correct a diagnosis with facts of the run: what killed a compiler, and if the disk was full."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

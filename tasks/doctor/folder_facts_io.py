@@ -1,7 +1,5 @@
 """Read facts about folders: disks, filesystems, leftovers, permissions and checkouts."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

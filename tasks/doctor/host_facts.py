@@ -4,8 +4,6 @@ Probes create the facts and checks read them, so that tests can describe any hos
 inspected", an empty value means "inspected, but not found". Sizes are in MiB.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal

@@ -1,7 +1,5 @@
 """Read facts about the host: system, memory, network, Python, tools and GPUs."""
 
-from __future__ import annotations
-
 import contextlib
 import locale
 import os

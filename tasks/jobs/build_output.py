@@ -4,8 +4,6 @@ PyTorch's setup.py makes Ninja print whole commands, and compiler commands are 3
 of pip, setuptools and CMake get no summary, so that the progress display does not show them.
 """
 
-from __future__ import annotations
-
 import re
 
 from tasks.core.ninja_progress import parse_ninja_step

@@ -5,8 +5,6 @@ cost of the finished outputs per second since the build began. The estimate is t
 remaining outputs divided by the speed. An output without a record costs the median of its kind.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -18,8 +18,6 @@ If more than `local` jobs must run on this machine (nvcc, links), the excess job
 job paused for this reason allows one more job, which may be a remote one.
 """
 
-from __future__ import annotations
-
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job, JobKind
 
 # The margin: the share of the memory limit to keep free, and its minimum in MiB. It covers growth

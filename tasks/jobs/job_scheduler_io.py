@@ -5,8 +5,6 @@ available memory and to build.jobs. Otherwise, or with build.jobs_exact, the num
 fixed. If a compiler still runs out of memory, the build continues with half as many jobs.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ On POSIX the tokens are in a pipe and the leader lock is a file lock. On Windows
 semaphore and the leader lock is a named event.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import re

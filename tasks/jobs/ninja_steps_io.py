@@ -1,7 +1,5 @@
 """Preview a build with `ninja -n`, and record when the edges of a build ran."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterable, Mapping

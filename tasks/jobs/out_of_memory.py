@@ -1,7 +1,5 @@
 """Decide whether to retry a build after compilers were killed, and with how many jobs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ recreates the pipe, so that tokens of a killed build do not stay lost. The build
 lock is the governor. The system releases both locks when a process ends, even after SIGKILL.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

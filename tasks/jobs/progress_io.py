@@ -3,8 +3,6 @@
 A sample of the activity takes some milliseconds: take it once a second, not once per line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -6,8 +6,6 @@ same edge, and their memory counts for it. A process is inspected only while it 
 sample costs one process listing and one read per process of an edge.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import insort
 from collections import Counter, defaultdict

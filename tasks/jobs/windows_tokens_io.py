@@ -7,8 +7,6 @@ notices that tokens are missing. A build cannot open the objects of a process wi
 elevated prompt); such a build uses a separate jobserver.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import hashlib

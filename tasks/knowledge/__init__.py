@@ -4,8 +4,6 @@
 facts is first needed. The other modules do no I/O.
 """
 
-from __future__ import annotations
-
 from tasks.knowledge.knowledge_files import Knowledge
 
 __all__ = ["Knowledge"]

@@ -3,8 +3,6 @@
 The text is not executed: importing torch takes seconds and can fail.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping

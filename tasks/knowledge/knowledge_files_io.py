@@ -1,7 +1,5 @@
 """Read and validate the files of config/knowledge."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Mapping

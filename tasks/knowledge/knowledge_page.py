@@ -3,8 +3,6 @@
 `python -m tasks.cli.generated_files` writes the page; a test checks that it is current.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

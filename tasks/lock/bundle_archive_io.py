@@ -1,7 +1,5 @@
 """Read, verify and create bundles."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

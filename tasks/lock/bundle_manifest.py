@@ -1,7 +1,5 @@
 """Define the manifest of a bundle, and make the jobs of a plan fetch from a bundle."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """Create a section of torchyard.lock from a finished build, with package digests of the index."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path

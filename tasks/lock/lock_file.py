@@ -1,7 +1,5 @@
 """Define, parse, write and compare the sections of torchyard.lock. Each profile has one section."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Container, Iterator, Mapping
 from typing import Annotated, Any, Literal

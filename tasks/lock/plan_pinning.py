@@ -3,8 +3,6 @@
 Pins are part of the jobs but not of the fingerprints: pinning alone makes no stage stale.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -7,8 +7,6 @@ existing   deps ─► env ─► wheel (records) ─► extensions ─► valid
 With install.into, install comes after the extensions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import PurePath
 

@@ -1,7 +1,5 @@
 """Resolve settings, host and knowledge to a `Resolution`: targets, strategy and toolkit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tasks.core.errors import SettingsError

@@ -1,7 +1,5 @@
 """Compare the strategies: whether each is possible on this host, why, and what it costs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from tasks.core.errors import SettingsError

@@ -3,8 +3,6 @@
 `what_if` tries one or two changes; this module combines more changes and formats suggestions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace

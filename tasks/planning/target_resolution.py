@@ -1,7 +1,5 @@
 """Resolve the target architectures and the CUDA toolkit. Check that the tools accept both."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from tasks.core.errors import KnowledgeError, SettingsError

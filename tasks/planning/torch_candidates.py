@@ -1,7 +1,5 @@
 """Find the torch for a strategy: an official wheel, a source build, or an existing torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tasks.core.errors import KnowledgeError, SettingsError, redact_secrets

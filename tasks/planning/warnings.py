@@ -1,7 +1,5 @@
 """List the warnings before a build: known problems, doubtful targets and unused settings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from tasks.core.model import Host

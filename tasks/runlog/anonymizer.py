@@ -3,8 +3,6 @@
 Generic names such as `root` or `runner` are kept: they identify nobody and are frequent in logs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping

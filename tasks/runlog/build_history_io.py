@@ -1,7 +1,5 @@
 """Read Ninja's log and maintain the build history: append runs and merge old runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

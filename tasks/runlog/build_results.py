@@ -1,7 +1,5 @@
 """Collect the results of a build from its manifests, and mark the results of an earlier run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any

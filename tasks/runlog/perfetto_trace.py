@@ -4,8 +4,6 @@ The format is the "Trace Event Format" of the Chromium project. Event `X` is a s
 `dur` in microseconds, `C` a counter and `i` an instant; `M` names a process or a thread.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

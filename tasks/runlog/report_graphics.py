@@ -1,7 +1,5 @@
 """Lay out the stage graph and the build timeline of a report."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Build the values for templates/report.html.j2: the text and tables of the report page."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 The parsers accept any value in a field: the record may be damaged or written by another tool.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -4,8 +4,6 @@ The number and total size of records are limited. Invalid records are renamed. S
 names sorts the records by time.
 """
 
-from __future__ import annotations
-
 import datetime
 import errno
 import json

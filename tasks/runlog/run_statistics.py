@@ -1,7 +1,5 @@
 """Compute the statistics of a run: output kinds, durations, folders, parallelism, comparisons."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

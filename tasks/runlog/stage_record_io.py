@@ -1,7 +1,5 @@
 """Write and read the stage record next to a manifest, which shows why a stage must run again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress

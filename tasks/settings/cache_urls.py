@@ -4,8 +4,6 @@ Sources: ccache's doc/manual.adoc, "Remote storage backends" (4.7); sccache's do
 Webdav.md and S3.md (0.15).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit

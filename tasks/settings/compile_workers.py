@@ -4,8 +4,6 @@ Sources: distcc(1) 3.4, "HOST SPECIFICATIONS" and "ENVIRONMENT VARIABLES"; icecr
 (1.4).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

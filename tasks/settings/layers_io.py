@@ -5,8 +5,6 @@ it. YAML is read strictly: no tags, no duplicate keys. A version that YAML would
 is an error with its line, since `python: 3.10` is 3.1 in YAML.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -6,8 +6,6 @@ fits no combination becomes an additional entry (docs.github.com, "Running varia
 workflow").
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

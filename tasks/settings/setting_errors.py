@@ -1,7 +1,5 @@
 """Explain a wrong setting in one sentence: file and line, dotted key, the problem, and the fix."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Types, defaults and texts come from the model, examples and stages from
 `tasks.settings.settings_page`.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -3,8 +3,6 @@
 Only plain data is accepted: no tags, no aliases, no duplicate keys.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Store the details of recent ABI fingerprints, to report which header or symbol changed."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

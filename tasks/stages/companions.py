@@ -6,8 +6,6 @@ built torch. A wheel that needs only torch's stable ABI is fetched instead of a 
 always fetched, unless torch requires triton as a dependency.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Literal

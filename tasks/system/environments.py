@@ -1,7 +1,5 @@
 """Create Python environments with uv (or venv if uv cannot run), and read their packages."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 import shutil

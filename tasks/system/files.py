@@ -1,7 +1,5 @@
 """Write files atomically, and mark (CACHEDIR.TAG), lock and remove managed folders."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

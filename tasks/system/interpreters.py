@@ -1,7 +1,5 @@
 """Find the requested Python interpreter and the torch that is installed in it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Write, remove and read manifests: reproducible JSON files with the outputs of a stage."""
 
-from __future__ import annotations
-
 import datetime
 from functools import cache
 from pathlib import Path, PurePath

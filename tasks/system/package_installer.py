@@ -1,7 +1,5 @@
 """Install packages into a Python environment with uv (a dependency), or pip if uv cannot run."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

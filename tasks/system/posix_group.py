@@ -1,7 +1,5 @@
 """End a POSIX process group by SIGINT, SIGTERM and SIGKILL; after a failure, also its session."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

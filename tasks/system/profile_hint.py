@@ -1,7 +1,5 @@
 """Add `profile=NAME` to the commands in messages and hints."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

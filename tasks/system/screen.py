@@ -1,7 +1,5 @@
 """Write terminal output: width, colours, characters, permanent lines and live lines."""
 
-from __future__ import annotations
-
 import atexit
 import codecs
 import contextlib

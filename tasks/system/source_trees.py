@@ -1,7 +1,5 @@
 """Hash and copy source folders, without build outputs."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil

@@ -5,8 +5,6 @@ when its last handle is closed, and only this process has one: no process surviv
 killed. If an outer job forbids a new job, descendants are found by their parent ids.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import signal

@@ -1,7 +1,5 @@
 """The build inputs of a wheel, which the SBOM and the provenance statement describe."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath

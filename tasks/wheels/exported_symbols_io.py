@@ -6,8 +6,6 @@ anonymous namespace, and instantiations of C++ standard library templates. No ot
 depend on them, but they may change with a function body and would change the ABI fingerprint.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from pathlib import Path, PurePath

@@ -4,8 +4,6 @@ The check applies the search rules of the loader to a site-packages directory th
 wheel and NVIDIA's packages. The libraries of the build machine are ignored.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence

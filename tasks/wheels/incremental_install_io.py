@@ -4,8 +4,6 @@ The format of an installer's file is known only if the present file is, byte for
 expected for the previous wheel. Otherwise the wheel is not updated in place.
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import hashlib

@@ -4,8 +4,6 @@ See https://packaging.python.org/specifications/simple-repository-api/. Each pro
 JSON, and in HTML from a template. Links are relative, so that any server can serve the pages.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

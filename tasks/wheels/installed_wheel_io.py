@@ -4,8 +4,6 @@ Only names, sizes and modification times of the files are compared; their conten
 file that is newer than RECORD counts as modified.
 """
 
-from __future__ import annotations
-
 import stat
 import zipfile
 from collections.abc import Mapping

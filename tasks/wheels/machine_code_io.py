@@ -3,8 +3,6 @@
 cuobjdump needs no GPU. `tasks.knowledge.machine_code_rules` tells which GPUs run the code.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 import struct

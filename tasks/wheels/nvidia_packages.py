@@ -5,8 +5,6 @@ From CUDA 13 on, the packages of the toolkit share `nvidia/cu13/lib`, and the na
 -cu13. Packages with separate releases, such as cuDNN and NCCL, still have both.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Write a package index: first the wheels, then the pages, so that all links are valid."""
 
-from __future__ import annotations
-
 import datetime
 import difflib
 import json

@@ -4,8 +4,6 @@ Format: https://packaging.python.org/specifications/binary-distribution-format/ 
 .../recording-installed-packages/.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 import zlib

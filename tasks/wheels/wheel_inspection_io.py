@@ -1,7 +1,5 @@
 """Read from a wheel everything that the checks of the wheel need."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import zipfile

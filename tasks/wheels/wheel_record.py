@@ -3,8 +3,6 @@
 Format: https://packaging.python.org/specifications/recording-installed-packages/#the-record-file
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import io

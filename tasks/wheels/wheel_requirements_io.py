@@ -3,8 +3,6 @@
 Format: https://packaging.python.org/specifications/dependency-specifiers/.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from email.parser import HeaderParser

@@ -1,7 +1,5 @@
 """Rewrite wheels: compress them, add files to dist-info, change the version, update RECORD."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import re

@@ -4,8 +4,6 @@ A wheel is reused only for the same requirement from the same source, and only i
 unchanged.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 The checkout itself (torchyard, settings, patches, sources inside the checkout) is not included.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit

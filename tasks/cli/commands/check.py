@@ -1,7 +1,5 @@
 """`doit check`: lint, type-check and test torchyard, and build its site if mkdocs is installed."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 

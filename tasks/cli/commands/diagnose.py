@@ -4,8 +4,6 @@ The output begins with problems that would stop a build now: invalid settings, a
 `doit doctor` finds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

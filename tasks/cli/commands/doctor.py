@@ -4,8 +4,6 @@ Nothing is changed without `--accept`. The network is used only to test connecti
 the fast checks (a few milliseconds) before it writes anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ The verdict `may run` means that an earlier stage runs: if the files that it wri
 the later stage is skipped.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The command reads only the run records, so it also works with a broken profile.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterator
 from contextlib import suppress

@@ -4,8 +4,6 @@ The questions are GPU, strategy, extensions and location. A question is skipped 
 the command line. The plan is made from the answers before the file is written.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

@@ -3,8 +3,6 @@
 The functions read the settings and this machine, and write nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 In the file, each profile and each entry of a matrix has its own section.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import Literal

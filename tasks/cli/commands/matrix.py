@@ -1,7 +1,5 @@
 """`doit matrix`: list, build and publish a matrix, or write a workflow for GitHub or Slurm."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

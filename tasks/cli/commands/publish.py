@@ -1,7 +1,5 @@
 """`doit publish`: put the wheels of this profile on a static package index for pip and uv."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

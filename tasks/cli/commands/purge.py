@@ -3,8 +3,6 @@
 Files that may be the only copy are kept: backups of install.into, sources with local changes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 The files contain no user names, host names or home folders. report.md is for a bug report.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath

@@ -3,8 +3,6 @@
 The backup in build/PROFILE/replaced determines what to restore: the settings may have changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`doit settings`: print every resolved setting with its origin (file and line, or variable)."""
 
-from __future__ import annotations
-
 import os
 import sys
 from json import dumps

@@ -1,7 +1,5 @@
 """`doit verify WHEEL`: check a wheel against its records without installing anything."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from contextlib import suppress

@@ -3,8 +3,6 @@
 A database error never ends a run: it causes a warning, and the next run checks all stages.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import sys
 from contextlib import closing

@@ -4,8 +4,6 @@
 that end a run, because doit creates the reporter before it runs anything.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Callable

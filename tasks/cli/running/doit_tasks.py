@@ -4,8 +4,6 @@ doit 0.37 requires one `config_changed` per task, absolute paths as text in both
 file_deps, new dicts in each call, and that no manifest exists while an action runs.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path, PurePath

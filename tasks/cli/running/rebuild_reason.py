@@ -1,7 +1,5 @@
 """Explain why a stage runs: changed files, and details from the stage's `explain_changes`."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import PurePath
 

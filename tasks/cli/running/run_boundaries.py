@@ -1,7 +1,5 @@
 """Write the header and the end of a run record, and notify the user."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Collection, Iterator

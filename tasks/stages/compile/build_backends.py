@@ -1,7 +1,5 @@
 """Configure, compile and make the wheel: the commands of each PyTorch build backend."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """Resolve the inputs of a build (backend, folder, environment, job count) and preview the build."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

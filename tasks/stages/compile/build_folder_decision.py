@@ -4,8 +4,6 @@ The rules in config/knowledge/buildfolder.yaml give each change an effect; the m
 wins. The CMake cache does not show who set a value, so the requested values are stored as well.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

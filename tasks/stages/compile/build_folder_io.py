@@ -1,7 +1,5 @@
 """Read CMake's cache of a build folder, and keep a note of the values of the last configure."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Plan the stage compile."""
 
-from __future__ import annotations
-
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.model import Layout, Stage
 from tasks.core.resolution import Resolution

@@ -1,7 +1,5 @@
 """Run the stage compile: configure and build PyTorch, and record the run in the build history."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """Plan the stage deps."""
 
-from __future__ import annotations
-
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.deps_model import MIN_NINJA_VERSION, CompilerLimits, DepsJob
 from tasks.core.errors import KnowledgeError

@@ -1,7 +1,5 @@
 """Run the stage deps: prepare and inspect the build environment, and return the manifests."""
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import sys

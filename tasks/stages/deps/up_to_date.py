@@ -1,7 +1,5 @@
 """Check in every run if the interpreter, the compilers and the locked packages are unchanged."""
 
-from __future__ import annotations
-
 from tasks.core.deps_model import DepsJob, ToolchainStamps
 from tasks.core.errors import TorchyardError
 from tasks.core.pip_requirements import describe_version_mismatches

@@ -4,8 +4,6 @@ Manuals: ccache's doc/manual.adoc (4.7 to 4.13), sccache's docs/Configuration.md
 results with nvcc and torch's cpp_extension are in config/knowledge/pytorch.yaml, compiler-cache-*.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from itertools import takewhile

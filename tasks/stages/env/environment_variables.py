@@ -1,7 +1,5 @@
 """Resolve the environments of builds, extensions and programs, with variables for MSVC and nvcc."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePath, PurePosixPath, PureWindowsPath

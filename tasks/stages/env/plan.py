@@ -1,7 +1,5 @@
 """Plan the stage env, and check that each shell can assign every variable."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from tasks.core import shell_quoting

@@ -1,7 +1,5 @@
 """Run the stage env: install the tree's requirements, resolve and write the environments."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path, PurePath

@@ -4,8 +4,6 @@ Variables of the user's shell that would change a build are unset by the scripts
 torchyard never inherit these variables (`shell.PASSED` is an allow-list).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

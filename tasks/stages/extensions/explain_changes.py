@@ -1,7 +1,5 @@
 """Explain what changed in torch's ABI fingerprint since an extension was built."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 

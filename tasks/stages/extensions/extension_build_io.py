@@ -5,8 +5,6 @@ Ninja's outputs. Two kinds of builds start from scratch: scikit-build-core build
 folder, and pip before 25.3 removes the outputs of a project without pyproject.toml.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import time

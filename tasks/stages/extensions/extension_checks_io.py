@@ -1,7 +1,5 @@
 """Check the paths in an extension's settings against the files of the checkout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tasks.core.errors import SettingsError

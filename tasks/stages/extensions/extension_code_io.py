@@ -1,7 +1,5 @@
 """Read an extension's project without running it, and check the archs that it compiles for."""
 
-from __future__ import annotations
-
 import ast
 import configparser
 import re

@@ -1,7 +1,5 @@
 """Compute the build environment of an extension, and install its requirements and its wheel."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

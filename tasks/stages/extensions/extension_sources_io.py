@@ -1,7 +1,5 @@
 """Fetch and patch the source of an extension, or fetch the wheel of a companion package."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Each key that the user sets takes precedence over a known fact.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The job and the manifest of an extension stage."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """Plan the stages of extensions and companion packages from settings, resolution and facts."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Fetch, build, check and install an extension. Wheels of companion packages are not built."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path

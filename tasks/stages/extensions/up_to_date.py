@@ -1,7 +1,5 @@
 """Check if an extension's last result is still valid. Every run does this: keep the check fast."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Python 3.8 is enough. The argument is the folder with torchyard's copy of `packaging`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import site

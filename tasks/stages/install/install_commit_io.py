@@ -1,7 +1,5 @@
 """Commit a successful install, undo an interrupted one, and restore the user's files."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The journal of an install: records on disk from which an interrupted install is recovered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath

@@ -3,8 +3,6 @@
 All files that an install replaces or removes are backed up before anything is changed.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The job and the manifest of the install stage."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath

@@ -3,8 +3,6 @@
 uv resolves, or pip without uv. The same tool unpacks: uv and pip rank indexes differently.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Plan the install stage from the settings and the resolution."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from tasks.core.errors import SettingsError

@@ -1,7 +1,5 @@
 """Query the user's environment through its interpreter."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

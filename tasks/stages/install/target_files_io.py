@@ -3,8 +3,6 @@
 A file is never overwritten in place, since it may be mapped or shared: a new file is renamed to it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Find and check the interpreter in install.into, fast enough for loading the settings."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Collection

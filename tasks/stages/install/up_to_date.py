@@ -1,7 +1,5 @@
 """Check that the environment still has the installed packages. Every run calls this."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tasks.core.errors import TorchyardError

@@ -1,7 +1,5 @@
 """Plan the stage source from source.path, source.tarball or source.git: the first that is set."""
 
-from __future__ import annotations
-
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.model import Json, Layout, Stage
 from tasks.core.resolution import Resolution

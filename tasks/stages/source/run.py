@@ -1,7 +1,5 @@
 """Run the stage source: provide the tree, update submodules and patches, read the tree's state."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath

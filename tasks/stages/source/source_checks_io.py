@@ -1,7 +1,5 @@
 """Check the source settings, recognize a PyTorch tree, and read the release of the tree."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Apply and revert patches, compute the digest of a tree, and describe changes of a checkout."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from collections.abc import Iterator, Sequence

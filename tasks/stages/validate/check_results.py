@@ -1,7 +1,5 @@
 """Turn the output of the probe and of other checks into results, and format them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

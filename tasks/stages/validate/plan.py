@@ -1,7 +1,5 @@
 """Plan the stage validate."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Run the stage validate: run the checks, write manifest and report, fail if a check failed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

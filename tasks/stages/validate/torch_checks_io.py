@@ -1,7 +1,5 @@
 """Run the probe, the smoke checks and the C++ check, and read the machine code of libraries."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -4,8 +4,6 @@ As in PyTorch's official wheels, the packages are pinned, and their folders come
 Unlike a RUNPATH, an RPATH precedes LD_LIBRARY_PATH and also applies to indirect needs.
 """
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

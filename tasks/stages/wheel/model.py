@@ -1,7 +1,5 @@
 """The jobs and manifests of the wheel stage."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """Plan the wheel stage from the settings and the resolution."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tasks.core.canonical_json import convert_to_json

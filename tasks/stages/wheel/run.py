@@ -1,7 +1,5 @@
 """Run the stage wheel: install and check torch, and return the two manifests."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath

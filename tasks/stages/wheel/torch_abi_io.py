@@ -4,8 +4,6 @@ Headers count by content, libraries only by exported symbols: a changed function
 requires no rebuild of extensions.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping

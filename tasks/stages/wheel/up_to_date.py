@@ -1,7 +1,5 @@
 """Check in every run if the installed torch is present and matches torchyard.lock."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tasks.core.errors import TorchyardError

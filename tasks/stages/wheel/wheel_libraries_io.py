@@ -4,8 +4,6 @@ Libraries are read from the wheel, not the build directory: CMake rewrites RPATH
 a library. Programs in torch/bin are left out, since no import starts them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import os

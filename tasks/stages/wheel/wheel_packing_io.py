@@ -1,7 +1,5 @@
 """Pack the wheel of a torch that was built from source, and describe the build inputs."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

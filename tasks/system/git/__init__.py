@@ -1,7 +1,5 @@
 """Run git for a build: checkouts, their state, patches and remote hosts."""
 
-from __future__ import annotations
-
 from tasks.system.git.checkout_state import (
     GitState,
     is_checkout,

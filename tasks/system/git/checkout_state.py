@@ -6,8 +6,6 @@ managed file. The tree is walked again if a folder, the index, the commit or .gi
 changed, or if a time stamp is too recent to be reliable.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Clone repositories and fetch refs: only the commit of a ref, or the full history if necessary."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil

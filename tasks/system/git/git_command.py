@@ -1,7 +1,5 @@
 """Build a git command: its arguments, its environment, and the errors for its failures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath

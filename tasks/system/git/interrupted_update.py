@@ -4,8 +4,6 @@ A killed git leaves lock files, which make later git commands fail. They are rem
 other git can own them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

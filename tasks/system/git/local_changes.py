@@ -5,8 +5,6 @@ Changes from torchyard's patches, ignored files, and files that a build leaves i
 count.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

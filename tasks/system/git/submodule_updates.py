@@ -1,7 +1,5 @@
 """Update submodules that are missing or outdated after a pull, not those that the user moved."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Compute how many compilers this machine can run at once, from cores and memory."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Probe this machine offline for GPUs, CUDA toolkits and Python, and pin the result."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

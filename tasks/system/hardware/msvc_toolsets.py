@@ -1,7 +1,5 @@
 """Find Visual Studio installations and their C++ toolsets that the CUDA toolkit supports."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

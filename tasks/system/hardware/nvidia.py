@@ -1,7 +1,5 @@
 """Query the NVIDIA driver by NVML, else by nvidia-smi, and report why it does not answer."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import re

@@ -1,7 +1,5 @@
 """Return names of this system, its users and its install commands (which are never run here)."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import platform

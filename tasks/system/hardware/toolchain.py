@@ -1,7 +1,5 @@
 """Identify tools by real path and version, choose compilers, and assemble a CUDA home."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Unpack source archives, but only if every member stays inside the target folder."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """Download a file and check its sha256; a partial download (`NAME.part`) is resumed."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 import urllib.error

@@ -6,8 +6,6 @@ of uv or pip. Both clients take a password from a netrc file as well as from a U
 (docs.astral.sh/uv, "HTTP credentials"; pip.pypa.io, "Authentication").
 """
 
-from __future__ import annotations
-
 import contextlib
 import netrc
 import os

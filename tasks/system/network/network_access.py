@@ -1,7 +1,5 @@
 """Retry network actions, print a line for each retry, and switch to offline mode."""
 
-from __future__ import annotations
-
 import os
 import random
 import time

@@ -5,8 +5,6 @@ docs.astral.sh/uv, "Configuration files"). Values of a wrong type are ignored he
 refuses them.
 """
 
-from __future__ import annotations
-
 import configparser
 import itertools
 import json

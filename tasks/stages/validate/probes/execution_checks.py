@@ -1,7 +1,5 @@
 """Checks of CUDA graphs, torch.compile and NCCL. Part of torch_probe."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import importlib.util

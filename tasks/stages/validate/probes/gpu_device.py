@@ -1,7 +1,5 @@
 """Find the GPU, its properties, and the device that a check runs on. Part of torch_probe."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -1,7 +1,5 @@
 """Compare a GPU's arithmetic with float64 on the CPU, within bounds. Part of torch_probe."""
 
-from __future__ import annotations
-
 import contextlib
 
 # these modules are in the folder of this script

@@ -1,7 +1,5 @@
 """Measure how fast a GPU copies and multiplies, as a share of its peak. Part of torch_probe."""
 
-from __future__ import annotations
-
 import statistics
 import time
 

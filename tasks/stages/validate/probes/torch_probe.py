@@ -5,8 +5,6 @@ line of output is a JSON object. Lines with the status "data" (`gpu`, `archs`) a
 checks: the caller evaluates them.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """Define the exceptions that end a check, and compare numeric errors with error bounds."""
 
-from __future__ import annotations
-
 WRONG_HINT = "update the GPU driver, then run doit validate; if it fails again, the GPU is faulty"
 
 
