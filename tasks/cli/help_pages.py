@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CommandOption:
-    """The option `--name VALUE` of a command, or the flag `--name` if `value` is ""."""
+    """A command-line option. It is a flag if `value`, the placeholder in its help, is ""."""
 
     name: str
     meaning: str
@@ -14,9 +14,10 @@ class CommandOption:
 
 @dataclass(frozen=True)
 class CommandPage:
-    """The help page of a command: one line for `doit list`, details, and an example.
+    """The help page of a command.
 
-    `group` is the heading in `doit list`; `takes` names the positional argument, "" for none.
+    `group` is the heading in `doit list`, and `doc` the line there. `takes` is the name of the
+    positional argument, or "" if the command has none.
     """
 
     name: str
@@ -30,9 +31,9 @@ class CommandPage:
 
 @dataclass(frozen=True)
 class StagePage:
-    """The help page of a stage, for readers who do not know the code.
+    """The help page of a stage.
 
-    `settings` are dotted keys or sections. `start` says how to run the stage; "" for `doit NAME`.
+    `settings` are dotted keys or sections. `start` tells how to run the stage if not as `doit NAME`.
     """
 
     name: str
@@ -46,7 +47,7 @@ class StagePage:
 
     @property
     def log(self) -> str:
-        """Return the file name of the log in build/PROFILE/logs; "" for `doit build`."""
+        """Return the file name of the log, or an empty string for `doit build`, which has none."""
         names = {"build": "", "extensions": "extension-NAME.log"}
         return names.get(self.name, f"{self.name}.log")
 
@@ -233,45 +234,32 @@ DOIT_COMMANDS = {
 }
 
 # Overview of `doit help`: commands by the user's intention
-TYPICAL_STEPS = (
-    (
-        "the first build",
-        (
-            ("doit init", "choose your GPU, extensions and environment; optional"),
-            ("doit doctor", "check what could stop the build, and how to fix it"),
-            ("doit build", "build all: torch, and the extensions compiled for your GPU"),
-            ("doit validate", "test the build; without a GPU, run the tests that need none"),
-            ("build/PROFILE/run python …", "run any program with the torch that was built"),
-        ),
-    ),
-    (
-        "after a pull, an edit, another setting",
-        (
-            ("doit explain", "show what would run now, why, and how long it takes"),
-            ("doit build", "rebuild only what changed"),
-            ("doit history", "list what earlier runs did"),
-        ),
-    ),
-    (
-        "when it fails",
-        (
-            ("doit diagnose", "show the first real error, its cause and the remedy"),
-            ("doit settings", "show every value and where it was set"),
-            ("doit report", "write the last run as a page, and as text for a bug report"),
-            ("doit restore", "restore the torch that your environment had"),
-        ),
-    ),
-    (
-        "share",
-        (
-            ("doit publish", "put the wheels on a package index"),
-            ("doit lock", "record what was built, to build the same again"),
-            ("doit bundle", "collect everything for a machine without a network"),
-            ("doit matrix", "build several versions of one profile"),
-        ),
-    ),
-)
-
+TYPICAL_STEPS = {
+    "the first build": {
+        "doit init": "choose your GPU, extensions and environment; optional",
+        "doit doctor": "check what could stop the build, and how to fix it",
+        "doit build": "build all: torch, and the extensions compiled for your GPU",
+        "doit validate": "test the build; without a GPU, run the tests that need none",
+        "build/PROFILE/run python …": "run any program with the torch that was built",
+    },
+    "after a pull, an edit, another setting": {
+        "doit explain": "show what would run now, why, and how long it takes",
+        "doit build": "rebuild only what changed",
+        "doit history": "list what earlier runs did",
+    },
+    "when it fails": {
+        "doit diagnose": "show the first real error, its cause and the remedy",
+        "doit settings": "show every value and where it was set",
+        "doit report": "write the last run as a page, and as text for a bug report",
+        "doit restore": "restore the torch that your environment had",
+    },
+    "share": {
+        "doit publish": "put the wheels on a package index",
+        "doit lock": "record what was built, to build the same again",
+        "doit bundle": "collect everything for a machine without a network",
+        "doit matrix": "build several versions of one profile",
+    },
+}
 
 STAGE_PAGES = (
     StagePage(

@@ -1,8 +1,4 @@
-"""Open a profile: read settings and host, make the plan, and define all doit tasks.
-
-Opening writes nothing and uses no network. If the profile is broken, the tasks that help to fix it
-are still available.
-"""
+"""Open a profile, without writing or using the network, and define all doit tasks."""
 
 import re
 import sys
@@ -13,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tasks.cli.help_pages import COMMAND_PAGES, DOIT_COMMANDS, CommandOption
-from tasks.cli.running.doit_adapter import Reporter, build_reporter_class
+from tasks.cli.running.doit_adapter import build_reporter_class
 from tasks.cli.running.doit_tasks import DoitTask, generate_stage_tasks, resolve_user_path
 from tasks.cli.running.execute import Session, StageAction, run_command_action
 from tasks.core.errors import SettingsError, TorchyardError
@@ -29,7 +25,7 @@ from tasks.lock.opened_profile_io import (
 from tasks.planning.profile_plan import add_mirrors, build_layout, make_plan
 from tasks.planning.warnings import list_unused_setting_warnings
 from tasks.settings.layers_io import load_settings
-from tasks.settings.loaded_settings import LoadedSettings, add_setting_location
+from tasks.settings.loaded_settings import add_setting_location
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
 from tasks.settings.setting_errors import describe_unused_variables
 from tasks.stages.extensions.extension_checks_io import check_extensions
@@ -107,8 +103,8 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
 ) -> Profile:
     """Load the settings of a profile and make its plan. Raises `TorchyardError` if this fails.
 
-    `knowledge` is loaded if it is None. `host_of` probes this machine, or reads the pinned host
-    facts. `local` replaces the content of config/local.yaml, unless it is None.
+    `host_of` returns the facts of this machine. `local` replaces the content of config/local.yaml,
+    unless it is None.
     """
     loaded = load_settings(root / "config", profile, environ, local)
     with add_setting_location(loaded):
@@ -121,11 +117,8 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
         host = host_of(query, layout.build / "host.json")
         facts = knowledge or load_knowledge(root / "config" / "knowledge")
         resolution, plan = make_plan(settings, host, facts, layout)
-        warnings = (
-            *list_release_warnings(loaded, root),
-            *plan.warnings,
-            *list_unused_setting_warnings(loaded, host, resolution),
-        )
+        unused = list_unused_setting_warnings(loaded, host, resolution)
+        warnings = (*list_release_warnings(loaded, root), *plan.warnings, *unused)
         plan = replace(plan, warnings=warnings)
         mirrors = add_mirrors(settings, facts).source.mirrors
         pinned = load_pinned_plan(settings, layout, resolution, plan, mirrors)
@@ -143,7 +136,7 @@ _NON_BUILDING_COMMANDS = frozenset({*DOIT_COMMANDS, "ignore"})
 
 
 def build_database_name(profile: str) -> str:
-    """Return the file name of doit's database; unsafe characters of `profile` are replaced."""
+    """Return the file name of doit's database for a profile."""
     return f".doit.db.{re.sub(r'[^A-Za-z0-9._-]', '_', profile)}"
 
 
@@ -158,10 +151,10 @@ class DoitSetup:
 def open_session(
     root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]
 ) -> DoitSetup:
-    """Open `profile` for doit.
+    """Open a profile for doit.
 
-    Raises `TorchyardError` if the profile is broken, unless the requested task works with a broken
-    profile.
+    Raises `TorchyardError` if the profile is broken, unless the command line requests a task that
+    works with a broken profile.
     """
     configure_stream(sys.stderr)  # doit writes load errors to stderr
     _reject_unknown_assignments(argv)
@@ -173,11 +166,19 @@ def open_session(
         can_run = argv[:1] == ["help"] or not _COMMANDS_FOR_BROKEN_PROFILE.isdisjoint(argv)
         if not can_run and not _is_matrix_lock(argv, subject):
             raise
+
+    def close_run(code: int) -> None:
+        from tasks.cli.running.run_boundaries import finalize_run  # noqa: PLC0415 - only for a build
+
+        if session:
+            finalize_run(session, code)
+
+    console, selected = (session.console, session.selected) if session else (Console(None), set())
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",
         "dep_file": str(root / build_database_name(profile)),
-        "reporter": _create_reporter(session),
+        "reporter": build_reporter_class(console, selected, close_run),
         "verbosity": 2,
         "continue": True,  # build the remaining extensions after one fails
         "torchyard_session": session,  # for torchyard_commands.py; doit ignores it
@@ -192,25 +193,13 @@ def open_session(
 
 
 def _is_matrix_lock(argv: Sequence[str], subject: SelectedProfile) -> bool:
-    """Return True for `doit lock` of a matrix, which opens the entries, not the profile itself."""
+    """Return True if the command is `doit lock`, and the profile has a matrix to lock instead."""
     if _list_positional_words(argv)[:1] != ["lock"] or split_profile_name(subject.name)[1]:
         return False
     try:
         return bool(expand_matrix(subject.read_settings().settings.matrix))
     except TorchyardError:
         return False
-
-
-def _create_reporter(session: Session | None) -> type[Reporter]:
-    if session is None:
-        return build_reporter_class(Console(None), set())
-
-    def close_run(code: int) -> None:
-        from tasks.cli.running.run_boundaries import finalize_run  # noqa: PLC0415 - only for a build
-
-        finalize_run(session, code)
-
-    return build_reporter_class(session.console, session.selected, close_run)
 
 
 def _reject_unknown_assignments(argv: Sequence[str]) -> None:
@@ -241,6 +230,7 @@ def _create_session(
     console = Console(opened.plan, notices=lambda: _list_notices(opened, environ))
     console.profile = profile
     subject = SelectedProfile(root, profile, opened)
+    selected: set[str] = set()
 
     def run_gate() -> None:
         from tasks.cli.commands.doctor import check_before_build  # noqa: PLC0415 - only for a build
@@ -251,8 +241,6 @@ def _create_session(
         from tasks.doctor.auto_fix_io import run_with_auto_fix  # noqa: PLC0415 - only for a build
 
         return run_with_auto_fix(stage, run, opened)
-
-    selected: set[str] = set()
 
     def read_run_header() -> Mapping[str, Json]:
         from tasks.cli.running.run_boundaries import build_run_header  # noqa: PLC0415 - only for a build
@@ -276,23 +264,21 @@ def _create_session(
 
 
 def _pin_host_and_sources(opened: Profile, *, runs: bool) -> None:
-    """Pin the host facts and activate the bundle or the mirrors, before the first stage begins."""
     if not runs:  # as in `doit -o --help build`
         message = "nothing is built because the command line has --help"
         raise TorchyardError(message, hint="run the command without --help")
-    settings, host = opened.loaded.settings, opened.host
-    if not host.pinned:
+    settings, layout = opened.loaded.settings, opened.layout
+    if not opened.host.pinned:
         query = host_probe.HostQuery(settings.python, settings.toolkit.path)
-        host_probe.write_host_pin(opened.layout.build / "host.json", query, host)
+        host_probe.write_host_pin(layout.build / "host.json", query, opened.host)
     if opened.pinned_plan:
-        activate_sources(settings, opened.layout, opened.pinned_plan)
+        activate_sources(settings, layout, opened.pinned_plan)
 
 
 def _is_read_only_command(argv: Sequence[str]) -> bool:
     """Return True for `help`, `settings`, and `list` without --status.
 
-    These commands must not run a program that the settings name: the user may not have read the
-    settings yet.
+    They must not run a program that the settings name: the user may not have read the settings yet.
     """
     if not _HELP_OPTIONS.isdisjoint(argv):
         return True
@@ -323,20 +309,16 @@ def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
 
     yield from opened.loaded.warnings
     yield from describe_unused_variables(environ)
-    yield from _describe_gpu_changes(opened.loaded, opened.host)
+    if opened.host.pinned and opened.loaded.settings.target.gpus == "auto":
+        current, pinned = (
+            ", ".join(sorted({gpu.capability for gpu in gpus})) or "none"
+            for gpus in (host_probe.list_gpus(), opened.host.gpus)
+        )
+        if current != pinned:
+            yield (
+                f"the GPUs of this machine are now {current}, but this profile was planned for "
+                f"{pinned}; nothing is rebuilt for that. To plan for the new GPUs: "
+                "doit doctor --accept"
+            )
     yield from list_capability_warnings(opened.loaded, opened.host, opened.knowledge)
     yield from list_known_bad_warnings(opened.knowledge, opened.host, opened.choice)
-
-
-def _describe_gpu_changes(loaded: LoadedSettings, host: Host) -> Iterator[str]:
-    """Yield a notice if the GPUs of this machine differ from the pinned ones."""
-    if not host.pinned or loaded.settings.target.gpus != "auto":
-        return
-    current = {gpu.capability for gpu in host_probe.list_gpus()}
-    pinned = {gpu.capability for gpu in host.gpus}
-    if current != pinned:
-        new, old = (", ".join(sorted(one)) or "none" for one in (current, pinned))
-        yield (
-            f"the GPUs of this machine are now {new}, but this profile was planned for {old}; "
-            "nothing is rebuilt for that. To plan for the new GPUs: doit doctor --accept"
-        )

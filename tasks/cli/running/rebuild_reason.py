@@ -11,10 +11,9 @@ from tasks.runlog import stage_record_io
 
 
 def format_rebuild_reason(stage: Stage) -> str:
-    """Return a short text: the rebuild reasons, else the differences from torchyard.lock.
+    """Return why the stage runs, as a short text.
 
-    If there are neither, return `UNFINISHED` if the up-to-date check finds no change, else the
-    default reason of the up-to-date check.
+    The text lists what changed since the last run, or else what differs from torchyard.lock.
     """
     if reasons := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
         return format_short_reasons(reasons)
@@ -25,13 +24,12 @@ def format_rebuild_reason(stage: Stage) -> str:
 
 
 def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
-    """Return what torchyard.lock pins and the stage's results lack; () if there are no results."""
-    unlocked: tuple[str, ...] = ()
-    if stage.uptodate_check == "stale":
-        module = load_stage_module(stage, "up_to_date")
+    """Return the differences between torchyard.lock and the results of the stage, if it has any."""
+    module = load_stage_module(stage, "up_to_date") if stage.uptodate_check == "stale" else None
+    if hasattr(module, "list_unlocked"):
         with suppress(TorchyardError):
-            unlocked = module.list_unlocked(stage.job) if hasattr(module, "list_unlocked") else ()
-    return unlocked
+            return tuple(module.list_unlocked(stage.job))
+    return ()
 
 
 def list_rebuild_reasons(stage: Stage) -> tuple[str, ...]:
