@@ -33,7 +33,8 @@ class CommandPage:
 class StagePage:
     """The help page of a stage.
 
-    `settings` are dotted keys or sections. `start` tells how to run the stage if not as `doit NAME`.
+    `settings` are dotted keys or sections. `start` tells how to run the stage; by default, `doit`
+    with its name.
     """
 
     name: str

@@ -1,16 +1,15 @@
 """`doit doctor`: find what could stop this profile on this machine before anything is built.
 
-Nothing is changed without `--accept`. The network is used only to test connections. A build runs
-the fast checks (a few milliseconds) before it writes anything.
+A build runs the fast checks (a few milliseconds) before it writes anything.
 """
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.core.canonical_json import format_canonical_json
+from tasks.cli.commands.json_output import write_json_result
 from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
-from tasks.core.errors import TorchyardError, redact_secrets
+from tasks.core.errors import TorchyardError
 from tasks.core.text_layout import format_labeled_lines, wrap_text
 from tasks.doctor.check_result import CheckResult, Level, report_ok, report_problem
 from tasks.doctor.examine_host import build_probe_request, check_host
@@ -19,7 +18,6 @@ from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.planning.profile_plan import build_layout
 from tasks.system import screen
-from tasks.system.files import write_user_file
 from tasks.system.hardware import host_probe
 from tasks.system.output import print_report, print_warning
 from tasks.system.profile_hint import add_profile_argument
@@ -65,17 +63,15 @@ def run(
         return
     results = run_host_checks(subject)
     problems, counts = _filter_by_level(results, "problem"), _format_level_counts(results)
-    if json:
-        document = {"profile": subject.name, "found": results, "problems": len(problems)}
-        write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
+    document = {"profile": subject.name, "found": results, "problems": len(problems)}
+    write_json_result(json, document)
     findings = {found.id for found in results if found.level != "ok"} | {"settings"}
     shown = [found for found in results if verbose or found.id in findings]
     width = screen.read_terminal_width(_MAX_TABLE_WIDTH)
     for line in format_check_table(shown, width):
         print_report(line)
-    if passed := dict.fromkeys(found.id for found in results if found not in shown):
-        for line in format_labeled_lines("ok", ", ".join(passed), 13, width):
-            print_report(line)
+    if passed := ", ".join(dict.fromkeys(found.id for found in results if found not in shown)):
+        screen.print_labeled_text("ok", passed, 13, width)
     if problems:
         raise TorchyardError(counts, hint="follow the hint of each problem above")
     warnings = len(_filter_by_level(results, "warning"))
@@ -98,7 +94,7 @@ def check_before_build(subject: SelectedProfile) -> None:
 
 
 def refuse_known_bad(subject: SelectedProfile) -> None:
-    """Raise `TorchyardError`, as a build does, if the profile is a known bad combination."""
+    """Raise `TorchyardError` if the profile is a combination that is known not to work."""
     _raise_problems(run_host_checks(subject, frozenset({"known-bad"})))
 
 
@@ -130,16 +126,11 @@ def run_host_checks(
         knowledge = load_knowledge(subject.root / "config" / "knowledge")
     facts = read_host_facts(build_probe_request(subject.root, host, profile), checks)
     settings_results = _check_settings(subject) if "settings" in checks else ()
-    return tuple(
-        replace(
-            result,
-            todo=add_profile_argument(result.todo, subject.name),
-            level="ignored"
-            if (result.level, result.id in ignored) == ("problem", True)
-            else result.level,
-        )
-        for result in (*settings_results, *check_host(facts, profile, knowledge, checks))
-    )
+    results = []
+    for one in (*settings_results, *check_host(facts, profile, knowledge, checks)):
+        level: Level = "ignored" if one.level == "problem" and one.id in ignored else one.level
+        results.append(replace(one, todo=add_profile_argument(one.todo, subject.name), level=level))
+    return tuple(results)
 
 
 def _check_settings(subject: SelectedProfile) -> Iterator[CheckResult]:
