@@ -25,6 +25,7 @@ _OPTION_VALUES = {
 }
 _VALUE_OPTIONS = {f"--{it.name}" for one in COMMAND_PAGES for it in one.options if it.value}
 _DOIT_OPTIONS = {
+    "": {"-a": "run every stage again"},  # doit without the name of a command builds
     "list": {
         "--status": "show the state of each task",
         "--all": "also list each extension",
@@ -33,7 +34,6 @@ _DOIT_OPTIONS = {
     "clean": {"--dry-run": "only show what would be removed"},
     "tabcompletion": {"--shell": "bash or zsh"},
 }
-_BUILD_OPTIONS = {"-a": "run every stage again"}
 Completions = Iterator[tuple[str, str]]
 
 
@@ -55,12 +55,14 @@ def _select_completions(before: list[str], word: str, root: Path) -> Completions
     if last in _VALUE_OPTIONS:  # the shell completes the value as a file
         return iter(())
     if word.startswith("-"):
-        return _complete_options(command)
+        own = _COMMANDS[command].options if command in _COMMANDS else ()
+        pairs = [(f"--{one.name}", one.meaning) for one in own]
+        return iter([*pairs, *_DOIT_OPTIONS.get(command, {}).items()])
     return _complete_tasks(command, before, word, root)
 
 
 def _complete_tasks(command: str, before: list[str], word: str, root: Path) -> Completions:
-    profiles = [one.partition("=")[2] for one in before if one.startswith("profile=")]
+    profiles = [one.removeprefix("profile=") for one in before if one.startswith("profile=")]
     if command not in {*_COMMANDS, *DOIT_COMMANDS} or command in _COMMANDS_TAKING_TASKS:
         yield from _TASKS.items()
         yield from () if command else DOIT_COMMANDS.items()
@@ -69,13 +71,6 @@ def _complete_tasks(command: str, before: list[str], word: str, root: Path) -> C
             yield from _complete_extensions(root, profiles[-1] if profiles else default)
     if not profiles:
         yield "profile=", "choose a profile"
-
-
-def _complete_options(command: str) -> Completions:
-    if command in _COMMANDS:
-        for option in _COMMANDS[command].options:
-            yield f"--{option.name}", option.meaning
-    yield from (_DOIT_OPTIONS.get(command, {}) if command else _BUILD_OPTIONS).items()
 
 
 def _complete_extensions(root: Path, profile: str) -> Completions:

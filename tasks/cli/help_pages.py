@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class CommandOption:
+class Option:
     """A command-line option. It is a flag if `value`, the placeholder in its help, is ""."""
 
     name: str
@@ -25,7 +25,7 @@ class CommandPage:
     doc: str
     more: str
     example: str
-    options: tuple[CommandOption, ...] = ()
+    options: tuple[Option, ...] = ()
     takes: str = ""
 
 
@@ -53,7 +53,7 @@ class StagePage:
         return names.get(self.name, f"{self.name}.log")
 
 
-_JSON_OPTION = CommandOption("json", "also write the result to FILE as JSON", "FILE")
+_JSON_OPTION = Option("json", "also write the result to FILE as JSON", "FILE")
 COMMAND_GROUPS = ("begin", "look", "when it fails", "share", "undo", "torchyard itself")
 BEGIN, LOOK, FAILED, SHARE, UNDO, DEVELOPMENT = COMMAND_GROUPS
 
@@ -69,16 +69,14 @@ COMMAND_PAGES = (
         "Only --force replaces an existing file, and keeps a backup beside it.",
         'doit init --card "RTX 5090" --extensions 3dgs --into ~/miniconda3/envs/gs/bin/python',
         (
-            CommandOption("card", "GPU names or capabilities, comma-separated, or cpu", "CARDS"),
-            CommandOption("way", "the strategy: auto, prebuilt, source or existing", "WAY"),
-            CommandOption(
+            Option("card", "GPU names or capabilities, comma-separated, or cpu", "CARDS"),
+            Option("way", "the strategy: auto, prebuilt, source or existing", "WAY"),
+            Option(
                 "extensions", "known names, folders, git URLs, 3dgs, or none; with commas", "NAMES"
             ),
-            CommandOption(
-                "into", "install into this Python; for existing: use its torch", "PYTHON"
-            ),
-            CommandOption("yes", "ask no questions and take the defaults"),
-            CommandOption("force", "replace config/local.yaml and keep a backup"),
+            Option("into", "install into this Python; for existing: use its torch", "PYTHON"),
+            Option("yes", "ask no questions and take the defaults"),
+            Option("force", "replace config/local.yaml and keep a backup"),
         ),
     ),
     CommandPage(
@@ -90,8 +88,8 @@ COMMAND_PAGES = (
         "doit doctor --json doctor.json",
         (
             _JSON_OPTION,
-            CommandOption("accept", "plan with the GPUs and CUDA toolkits that are here now"),
-            CommandOption("verbose", "list the checks that passed, too"),
+            Option("accept", "plan with the GPUs and CUDA toolkits that are here now"),
+            Option("verbose", "list the checks that passed, too"),
         ),
     ),
     CommandPage(
@@ -127,9 +125,9 @@ COMMAND_PAGES = (
         "The page works offline. User names, host names, home folders and tokens are removed.",
         "doit report --out report/",
         (
-            CommandOption("run", "report the run NAME; doit history lists the names", "NAME"),
-            CommandOption("against", "compare with the run NAME", "NAME"),
-            CommandOption("out", "write the files into FOLDER", "FOLDER"),
+            Option("run", "report the run NAME; doit history lists the names", "NAME"),
+            Option("against", "compare with the run NAME", "NAME"),
+            Option("out", "write the files into FOLDER", "FOLDER"),
         ),
     ),
     CommandPage(
@@ -139,9 +137,9 @@ COMMAND_PAGES = (
         "To build a single combination, run doit build profile=NAME@COMBINATION.",
         "doit matrix --workflow github --out .github/workflows/torch.yml",
         (
-            CommandOption("build", "build and publish all that are not up to date, one by one"),
-            CommandOption("workflow", "print a workflow; KIND is github or slurm", "KIND"),
-            CommandOption("out", "write the workflow to FILE", "FILE"),
+            Option("build", "build and publish all that are not up to date, one by one"),
+            Option("workflow", "print a workflow; KIND is github or slurm", "KIND"),
+            Option("out", "write the workflow to FILE", "FILE"),
             _JSON_OPTION,
         ),
     ),
@@ -152,7 +150,7 @@ COMMAND_PAGES = (
         "Shows the first real error, its cause if it is known, what to do, and the path of the "
         "whole log. Works with a broken profile, and with logs of other programs.",
         "doit diagnose --log ~/pip.log",
-        (CommandOption("log", "read FILE; /dev/stdin works, too", "FILE"), _JSON_OPTION),
+        (Option("log", "read FILE; /dev/stdin works, too", "FILE"), _JSON_OPTION),
     ),
     CommandPage(
         "publish",
@@ -161,11 +159,11 @@ COMMAND_PAGES = (
         "Published files never change. Wheels that are already on the index are only checked.",
         "doit publish --dest me@server:/srv/wheels",
         (
-            CommandOption("dest", "a folder, user@host:path, or a command with {index}", "PLACE"),
-            CommandOption("check", "check everything on the index and change nothing"),
-            CommandOption("yank", "hide wheel NAME from pip unless its version is pinned", "NAME"),
-            CommandOption("because", "the reason for the yank", "TEXT"),
-            CommandOption("unyank", "make the yanked wheel NAME available again", "NAME"),
+            Option("dest", "a folder, user@host:path, or a command with {index}", "PLACE"),
+            Option("check", "check everything on the index and change nothing"),
+            Option("yank", "hide wheel NAME from pip unless its version is pinned", "NAME"),
+            Option("because", "the reason for the yank", "TEXT"),
+            Option("unyank", "make the yanked wheel NAME available again", "NAME"),
         ),
     ),
     CommandPage(
@@ -175,8 +173,8 @@ COMMAND_PAGES = (
         "Locks commits, files and package digests. Later builds use exactly these.",
         "doit lock --check",
         (
-            CommandOption("check", "show where lock and build differ; exit 1 if they do"),
-            CommandOption("update", "lock the commits that the refs point to now; then build"),
+            Option("check", "show where lock and build differ; exit 1 if they do"),
+            Option("update", "lock the commits that the refs point to now; then build"),
         ),
     ),
     CommandPage(
@@ -185,7 +183,7 @@ COMMAND_PAGES = (
         "collect everything that this profile is built from, for a machine without a network",
         "On that machine, set offline: PATH in config/local.yaml to build from the bundle.",
         "doit bundle --dest gs.tar",
-        (CommandOption("dest", "a folder, or FILE.tar", "PATH"),),
+        (Option("dest", "a folder, or FILE.tar", "PATH"),),
     ),
     CommandPage(
         "verify",
@@ -194,7 +192,7 @@ COMMAND_PAGES = (
         "Checks RECORD, the SBOM, the statement beside the wheel, and the manifests of this "
         "profile. Exits with 1 if a check fails.",
         "doit verify wheelhouse/NAME.whl",
-        (CommandOption("wheel", "check FILE", "FILE"),),
+        (Option("wheel", "check FILE", "FILE"),),
         takes="WHEEL",
     ),
     CommandPage(
@@ -204,7 +202,7 @@ COMMAND_PAGES = (
         "Without --yes, it shows what would be restored. It needs no network, and works after "
         "the settings have changed.",
         "doit restore --yes",
-        (CommandOption("yes", "restore the packages"),),
+        (Option("yes", "restore the packages"),),
     ),
     CommandPage(
         "purge",
@@ -213,7 +211,7 @@ COMMAND_PAGES = (
         "Without --yes, it shows what would be removed. It removes only folders that torchyard "
         "made, and keeps source trees with changes of yours.",
         "doit purge --yes",
-        (CommandOption("yes", "remove the files"),),
+        (Option("yes", "remove the files"),),
     ),
     CommandPage(
         "check",

@@ -3,12 +3,13 @@
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.cli.help_pages import COMMAND_PAGES, DOIT_COMMANDS, CommandOption
+from tasks.cli.help_pages import COMMAND_PAGES, DOIT_COMMANDS, Option
 from tasks.cli.running.doit_adapter import build_reporter_class
 from tasks.cli.running.doit_tasks import DoitTask, generate_stage_tasks, resolve_user_path
 from tasks.cli.running.execute import Session, StageAction, run_command_action
@@ -44,20 +45,17 @@ def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
     """Yield a doit task for each command of `tasks.cli.help_pages`."""
     for command in COMMAND_PAGES:
         run_command = partial(_run_command, command.name, subject)
-        task: DoitTask = {
+        yield {
             "basename": command.name,
             "doc": command.doc,
             "actions": [(run_command_action, [run_command])],
             "params": [_build_parameter(option) for option in command.options],
+            "pos_arg": f"{command.takes.lower()}s" if command.takes else None,
+            "io": {"capture": command.name != "init"},  # init is interactive
         }
-        if command.takes:
-            task["pos_arg"] = f"{command.takes.lower()}s"
-        if command.name == "init":
-            task["io"] = {"capture": False}  # init is interactive
-        yield task
 
 
-def _build_parameter(option: CommandOption) -> DoitTask:
+def _build_parameter(option: Option) -> DoitTask:
     """Return the doit parameter for an option. Paths are relative to where doit was started."""
     parameter = {"name": option.name, "long": option.name, "help": option.meaning}
     if not option.value:
@@ -196,10 +194,9 @@ def _is_matrix_lock(argv: Sequence[str], subject: SelectedProfile) -> bool:
     """Return True if the command is `doit lock`, and the profile has a matrix to lock instead."""
     if _list_positional_words(argv)[:1] != ["lock"] or split_profile_name(subject.name)[1]:
         return False
-    try:
+    with suppress(TorchyardError):
         return bool(expand_matrix(subject.read_settings().settings.matrix))
-    except TorchyardError:
-        return False
+    return False
 
 
 def _reject_unknown_assignments(argv: Sequence[str]) -> None:
@@ -207,12 +204,10 @@ def _reject_unknown_assignments(argv: Sequence[str]) -> None:
     for word in argv:
         name, equals, value = word.partition("=")
         if equals and name.isidentifier() and name != "profile":
-            raise SettingsError(
-                f'"{word}" is not an argument of doit',
-                location="the command line",
-                hint=f"to choose a profile: profile={value}; to set a key, edit the profile or "
-                "config/local.yaml, or set TORCHYARD__SECTION__KEY in the environment",
-            )
+            message = f'"{word}" is not an argument of doit'
+            hint = f"to choose a profile: profile={value}; to set a key, edit the profile or "
+            hint += "config/local.yaml, or set TORCHYARD__SECTION__KEY in the environment"
+            raise SettingsError(message, location="the command line", hint=hint)
 
 
 def _create_session(

@@ -62,11 +62,10 @@ def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> Lo
     locked = pinned.section if pinned else None
     merged = merge_kept_extensions(built, locked, finished.left_out)
     if locked and (differences := list(compare_sections(locked, merged))):
-        raise TorchyardError(
-            f"the build differs from torchyard.lock: {differences[0]}",
-            hint="to build what is locked: doit build; to lock this build: doit lock; "
-            f"to list all differences: doit lock --check profile={subject.name}",
-        )
+        message = f"the build differs from torchyard.lock: {differences[0]}"
+        hint = "to build what is locked: doit build; to lock this build: doit lock; "
+        hint += f"to list all differences: doit lock --check profile={subject.name}"
+        raise TorchyardError(message, hint=hint)
     return built
 
 

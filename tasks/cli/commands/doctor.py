@@ -108,9 +108,8 @@ def _raise_problems(found: tuple[CheckResult, ...]) -> None:
     if _MANDATORY_CHECKS.isdisjoint(one.id for one in problems):
         setting = f"doctor.ignore: [{', '.join(names)}]"
         hint += f"; to build anyway, set {setting} in config/local.yaml"
-    raise TorchyardError(
-        f"{_format_level_counts(found)}; nothing was built or changed\n{descriptions}", hint=hint
-    )
+    counts = f"{_format_level_counts(found)}; nothing was built or changed"
+    raise TorchyardError(f"{counts}\n{descriptions}", hint=hint)
 
 
 def run_host_checks(

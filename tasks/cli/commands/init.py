@@ -253,10 +253,10 @@ def _add_companions(
 def _plan_with_answers(
     subject: SelectedProfile, text: str, knowledge: Knowledge
 ) -> tuple[Profile | None, TorchyardError | None]:
-    """Return the planned profile with `text` as config/local.yaml, and None.
+    """Return the profile, planned with `text` as config/local.yaml, and None.
 
-    If the profile has the same problem without this file, return None and the problem. Raises
-    `TorchyardError` if the file causes the problem.
+    If the profile has the same error without this file, return None and the error. Raises
+    `TorchyardError` if the file causes the error.
     """
 
     def open_with(local: str) -> Profile:
@@ -301,5 +301,5 @@ def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
 
 def _choose_backup_path(path: Path) -> Path:
     """Return the first unused path among local.yaml.bak, local.yaml.bak2, …"""
-    names = (path.with_name(f"{path.name}.bak{number or ''}") for number in (0, *range(2, 10_000)))
+    names = (path.with_name(f"{path.name}.bak{number}") for number in ("", *range(2, 10_000)))
     return next(name for name in names if not name.exists())

@@ -128,10 +128,8 @@ def _parse_extension(word: str, knowledge: Knowledge, root: Path) -> ExtensionEn
     if "/" in word or "\\" in word or word.startswith("~"):
         raise SettingsError(f"there is no folder {folder}", hint="correct the path")
     suggestion = format_did_you_mean(word, (*knowledge.extensions, "3dgs"))
-    raise SettingsError(
-        f'"{word}" is not a known extension{suggestion}',
-        hint="enter a name from docs/knowledge.md, a folder, or the URL of a git repository",
-    )
+    hint = "enter a name from docs/knowledge.md, a folder, or the URL of a git repository"
+    raise SettingsError(f'"{word}" is not a known extension{suggestion}', hint=hint)
 
 
 def _split_names(text: str) -> tuple[str, ...]:

@@ -168,10 +168,9 @@ def _find_new_commits(
             if not getattr(job, "optional", False):
                 if isinstance(error, FetchError):
                     raise
-                raise FetchError(
-                    f"{job.location} did not report the commit of {job.ref}: {error.message}",
-                    hint=f"check the URL, the network and the proxy; {LOCK_NAME} was not changed",
-                ) from error
+                message = f"{job.location} did not report the commit of {job.ref}: {error.message}"
+                hint = f"check the URL, the network and the proxy; {LOCK_NAME} was not changed"
+                raise FetchError(message, hint=hint) from error
             kept = f"so its entry in {LOCK_NAME} is kept"
             print_warning(f"could not look up the new commit of {name}, {kept}: {error.message}")
             continue

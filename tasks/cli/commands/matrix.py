@@ -128,11 +128,9 @@ def require_all_done(found: Sequence[EntryStatus]) -> None:
         return
     first = sorted({one.state: one.profile for one in reversed(unfinished)}.items())
     names = ", ".join(one.cell for one in unfinished)
-    raise TorchyardError(
-        f"{len(unfinished)} of {len(found)} builds of the matrix are not finished: {names}",
-        location="matrix",
-        hint="; ".join(_STATE_HINTS[state].format(profile) for state, profile in first),
-    )
+    message = f"{len(unfinished)} of {len(found)} builds of the matrix are not finished: {names}"
+    hint = "; ".join(_STATE_HINTS[state].format(profile) for state, profile in first)
+    raise TorchyardError(message, location="matrix", hint=hint)
 
 
 def _run_doit(root: Path, task: str, profile: str) -> str:

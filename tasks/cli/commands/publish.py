@@ -51,11 +51,9 @@ def _check_index(index: Path, profile: Profile, newest: int | None) -> None:
         raise TorchyardError(message, location=str(index), hint="create it: doit publish")
     templates = profile.layout.templates / "index"
     if problems := list(package_index_io.find_index_problems(index, templates, newest)):
-        raise BadArtifactError(
-            "\n  ".join((f"the index does not match its pages: {problems[0]}", *problems[1:])),
-            location=str(index),
-            hint="first remove the files with wrong content; then write the pages: doit publish",
-        )
+        message = "the index does not match its pages: " + "\n  ".join(problems)
+        hint = "first remove the files with wrong content; then write the pages: doit publish"
+        raise BadArtifactError(message, location=str(index), hint=hint)
     indexed = package_index_io.read_indexed_files(index)
     size = format_size(sum(file.size for file in indexed.values()) // 2**20)
     print_report(f"{len(indexed)} wheels, {size}: all match the pages of the index")

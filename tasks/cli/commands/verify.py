@@ -39,12 +39,10 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
             print_report(line)
         results += wheel_results
     if failed := [check for check in results if check.status == "failed"]:
-        names = ", ".join(check.name for check in failed)
-        raise ValidationFailedError(
-            f"{len(failed)} of {len(results)} checks failed: {names}",
-            location=", ".join(path.name for path in paths),
-            hint=check_results.join_hints(failed),
-        )
+        names, location = ", ".join(one.name for one in failed), ", ".join(it.name for it in paths)
+        message = f"{len(failed)} of {len(results)} checks failed: {names}"
+        hint = check_results.join_hints(failed)
+        raise ValidationFailedError(message, location=location, hint=hint)
 
 
 def _create_code_reader(subject: SelectedProfile) -> MachineCodeReader:
