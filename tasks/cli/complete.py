@@ -47,22 +47,20 @@ def find_completions(line: str, root: Path = _ROOT) -> Completions:
 def _select_completions(before: list[str], word: str, root: Path) -> Completions:
     last = before[-1] if before else ""
     command = next((one for one in before if one in _TASKS or one in DOIT_COMMANDS), "")
+    profiles = [one.removeprefix("profile=") for one in before if one.startswith("profile=")]
     if word.startswith("profile="):
         names = sorted(path.stem for path in (root / "config" / "profiles").glob("*.yaml"))
-        return ((f"profile={name}", "") for name in names)
+        yield from ((f"profile={name}", "") for name in names)
+        return
     if last in _OPTION_VALUES:
-        return ((value, "") for value in _OPTION_VALUES[last])
-    if last in _VALUE_OPTIONS:  # the shell completes the value as a file
-        return iter(())
+        yield from ((value, "") for value in _OPTION_VALUES[last])
+    if last in {*_OPTION_VALUES, *_VALUE_OPTIONS}:  # the shell completes other values as files
+        return
     if word.startswith("-"):
         own = _COMMANDS[command].options if command in _COMMANDS else ()
-        pairs = [(f"--{one.name}", one.meaning) for one in own]
-        return iter([*pairs, *_DOIT_OPTIONS.get(command, {}).items()])
-    return _complete_tasks(command, before, word, root)
-
-
-def _complete_tasks(command: str, before: list[str], word: str, root: Path) -> Completions:
-    profiles = [one.removeprefix("profile=") for one in before if one.startswith("profile=")]
+        yield from ((f"--{one.name}", one.meaning) for one in own)
+        yield from _DOIT_OPTIONS.get(command, {}).items()
+        return
     if command not in {*_COMMANDS, *DOIT_COMMANDS} or command in _COMMANDS_TAKING_TASKS:
         yield from _TASKS.items()
         yield from () if command else DOIT_COMMANDS.items()

@@ -23,7 +23,7 @@ from tasks.core.errors import BusyError, NoSpaceError, TorchyardError
 from tasks.core.model import Json, Layout, Plan, Stage
 from tasks.settings.schema import Notify
 from tasks.system import output, shell
-from tasks.system.console import Console, Outcome
+from tasks.system.console import Console
 from tasks.system.profile_hint import add_profile_to_errors
 
 if TYPE_CHECKING:
@@ -111,25 +111,41 @@ def _find_refusal(session: Session, stage: Stage) -> TaskFailed | None:
     if session.refusal and (session.busy or _needs_gate(session, stage)):
         return TaskFailed(session.refusal, report=False)
 
-    def prepare_stage() -> None:
-        with add_profile_to_errors(session.layout.profile):
-            if _needs_gate(session, stage):
-                try:
-                    session.gate()
-                except TorchyardError as error:
-                    session.refusal = str(error)
-                    raise
-                session.gate_passed = True
-            _enter_build_folder(session, stage)
-        if session.entered:
-            session.record.start_record()
-
-    failure = _capture_failure(prepare_stage)
+    failure = _capture_failure(lambda: _prepare_stage(session, stage))
     if failure and session.busy:  # report the run, not a stage: none could start
         session.refusal = failure.get_msg()
         session.console.report_failure(session.layout.profile, session.refusal, "Busy")
         return TaskFailed(session.refusal, report=False)
     return failure
+
+
+def _prepare_stage(session: Session, stage: Stage) -> None:
+    """Call the gate; then create the build folder, lock it and pin the host, once per run.
+
+    The `validate` stage does not create a build folder.
+    """
+    with add_profile_to_errors(session.layout.profile):
+        if _needs_gate(session, stage):
+            try:
+                session.gate()
+            except TorchyardError as error:
+                session.refusal = str(error)
+                raise
+            session.gate_passed = True
+        has_folder = stage.kind != "validate" or Path(session.layout.build).is_dir()
+        if has_folder and not session.entered:
+            from tasks.system import files  # noqa: PLC0415 - nothing of this is needed when all is up to date
+
+            files.create_owned_folder(session.layout.build)
+            try:
+                session.lock_stack.enter_context(files.lock_folder(session.layout.build))
+            except BusyError:
+                session.busy = True
+                raise
+            session.pin()
+            session.entered = True
+    if session.entered:
+        session.record.start_record()
 
 
 def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
@@ -154,6 +170,7 @@ def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
 def _run_stage(session: Session, stage: Stage) -> None:
     from tasks.cli.running import rebuild_reason  # noqa: PLC0415 - nothing of this is needed when all is up to date
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - as above
+    from tasks.system import manifests  # noqa: PLC0415 - as above
 
     may_skip = stage.kind == "extensions" and not session.rebuild_all
     if may_skip and stage_record_io.read_last_record(stage) is not None and not is_due(stage):
@@ -162,29 +179,21 @@ def _run_stage(session: Session, stage: Stage) -> None:
     session.console.begin_stage(stage, reason)
     label, entry = output.label_output(stage.name), session.record.record_stage(stage.name, reason)
     with label, entry as record, add_profile_to_errors(session.layout.profile):
-        outputs, record.outcome, record.auto_fix = _run_action(session, stage, reason)
-        record.outputs = outputs[0]
+        start = time.monotonic()
+        old_contents = list(map(_read_bytes, stage.outputs))
+        if stage.uptodate_check != "always":
+            manifests.remove_manifests(*stage.outputs)
+        outputs, auto_fix = session.attempt(stage, load_stage_module(stage, "run").run)
+        for path, content in zip(stage.outputs, outputs, strict=True):
+            manifests.write_manifest(path, content)
+        seconds = time.monotonic() - start
+        stage_record_io.write_stage_record(stage, reason, seconds, __version__, auto_fix)
+        has_changed = old_contents != list(map(_read_bytes, stage.outputs))
+        record.outcome = "changed" if has_changed else "unchanged"
+        if getattr(outputs[0], "status", "") == "unreachable":
+            record.outcome = "skipped"
+        record.outputs, record.auto_fix = outputs[0], auto_fix
     session.console.end_stage(stage, reason, record.outcome)
-
-
-def _run_action(session: Session, stage: Stage, reason: str) -> tuple[Any, Outcome, str]:
-    """Run the action of a stage and write the manifests; return outputs, outcome, automatic fix."""
-    from tasks.runlog import stage_record_io  # noqa: PLC0415 - as above
-    from tasks.system import manifests  # noqa: PLC0415 - as above
-
-    start = time.monotonic()
-    old_contents = [_read_bytes(path) for path in stage.outputs]
-    if stage.uptodate_check != "always":
-        manifests.remove_manifests(*stage.outputs)
-    outputs, auto_fix = session.attempt(stage, load_stage_module(stage, "run").run)
-    for path, content in zip(stage.outputs, outputs, strict=True):
-        manifests.write_manifest(path, content)
-    seconds = time.monotonic() - start
-    stage_record_io.write_stage_record(stage, reason, seconds, __version__, auto_fix)
-    if getattr(outputs[0], "status", "") == "unreachable":
-        return outputs, "skipped", auto_fix
-    has_changed = old_contents != [_read_bytes(path) for path in stage.outputs]
-    return outputs, "changed" if has_changed else "unchanged", auto_fix
 
 
 def _find_parallel_stages(session: Session) -> ParallelStages:
@@ -244,25 +253,6 @@ def _needs_gate(session: Session, stage: Stage) -> bool:
     """Return True unless `session.gate` was passed or the stage only inspects existing files."""
     is_check_only = stage.uptodate_check == "always" and all(map(_read_bytes, stage.outputs))
     return not (session.gate_passed or is_check_only or stage.kind == "validate")
-
-
-def _enter_build_folder(session: Session, stage: Stage) -> None:
-    """Create the build folder, lock it and pin the host, once per run.
-
-    Do nothing for the `validate` stage if there is no build folder.
-    """
-    if session.entered or (stage.kind == "validate" and not Path(session.layout.build).is_dir()):
-        return
-    from tasks.system import files  # noqa: PLC0415 - nothing of this is needed when all is up to date
-
-    files.create_owned_folder(session.layout.build)
-    try:
-        session.lock_stack.enter_context(files.lock_folder(session.layout.build))
-    except BusyError:
-        session.busy = True
-        raise
-    session.pin()
-    session.entered = True
 
 
 def _read_bytes(path: PurePath) -> bytes:
