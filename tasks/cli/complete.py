@@ -1,7 +1,7 @@
 """Complete a command line of doit for a shell: `python -m tasks.cli.complete -- "doit val"`.
 
-One word is printed per line; with `--told`, a tab and a description follow. No profile is opened
-and no slow module is imported. Errors are not printed, because the user is typing.
+One word is printed per line; with `--told`, a tab and a description follow. Slow modules are not
+imported, and errors are not printed, because the user is typing.
 """
 
 import contextlib
@@ -72,10 +72,7 @@ def _select_completions(before: list[str], word: str, root: Path) -> Completions
 
 
 def _complete_extensions(root: Path, profile: str) -> Completions:
-    """Yield `extensions:NAME` for each extension in the settings.
-
-    The list in config/local.yaml replaces the list in the profile.
-    """
+    """Yield `extensions:NAME` for each extension in config/local.yaml, or else in the profile."""
     import yaml  # noqa: PLC0415 - only here
 
     entries: list[Any] = []

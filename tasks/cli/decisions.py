@@ -37,11 +37,7 @@ class DepsResults:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """The estimated cost of a build. An unknown cost is None.
-
-    `memory_mib` is the memory of the largest compiler process, `disk` is the disk usage as text,
-    and `by` is the source of the estimate.
-    """
+    """The estimated cost of a build. Unknown costs are None. `by` is the source of the estimate."""
 
     seconds: float | None = None
     memory_mib: int | None = None
@@ -125,11 +121,7 @@ def _build_cache_decision(
 
 @dataclass(frozen=True)
 class StageCost:
-    """A stage that would run, and its cost in earlier runs, None if unknown.
-
-    `memory_mib` is the memory of the largest compiler process. `certain` is False if the stage may
-    turn out to be up to date.
-    """
+    """The recorded cost of a stage, None if unknown. `certain` is False if it may not run."""
 
     stage: str
     seconds: float | None
@@ -139,10 +131,7 @@ class StageCost:
 
 @dataclass(frozen=True)
 class ExpectedCost:
-    """The expected cost of the stages that would run. `unknown` lists stages without an estimate.
-
-    `at_most` is True if some of the stages may turn out to be up to date.
-    """
+    """The expected cost of a build. `unknown` are the stages without an estimate."""
 
     known: CostEstimate
     unknown: tuple[str, ...] = ()
@@ -164,11 +153,7 @@ class ExpectedCost:
 
 
 def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE) -> ExpectedCost:
-    """Return the expected cost of stages, from their recorded costs.
-
-    If a stage has no recorded time, `facts`, the cost of similar builds, replaces all recorded
-    times.
-    """
+    """Return the recorded cost of stages, or the cost in `facts` if a time is not recorded."""
     costs = tuple(work)
     unknown = tuple(one.stage for one in costs if one.seconds is None)
     memory = max((one.memory_mib for one in costs if one.memory_mib), default=None)

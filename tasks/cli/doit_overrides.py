@@ -1,7 +1,4 @@
-"""Implement `doit list`, `doit help` and `doit clean`, and explain rejected command lines.
-
-In a checkout, the subclasses of doit's commands in torchyard_commands.py call these functions.
-"""
+"""Implement doit's commands for torchyard_commands.py, and explain rejected command lines."""
 
 import re
 import sys
@@ -33,10 +30,7 @@ def show_task_list(
     subtasks: bool,
     status: bool,
 ) -> None:
-    """Print the tasks in `names`, or all tasks if `names` is empty.
-
-    Raises `InvalidCommand` for an unknown task.
-    """
+    """Print the named tasks, or all without a name. Raises `InvalidCommand` for an unknown task."""
     from tasks.system import screen  # noqa: PLC0415 - not at load
 
     states = _read_stage_states(session) if session and status else {}
@@ -120,10 +114,7 @@ def show_overview() -> None:
 
 
 def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) -> bool:
-    """Print a help page if doit's `error` is about `--help` or `-h`, as in `doit init --help`.
-
-    Return True if a page was printed.
-    """
+    """Print the help page if doit rejected `--help` or `-h`. Return True if it was printed."""
     cause, tasks = error.__context__, tuple(tasks)
     if not isinstance(cause, GetoptError) or not cause.opt:
         return False
@@ -154,7 +145,7 @@ def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str],
         stray = error.not_found or next(unknown, "")
     if isinstance(cause, GetoptError) and cause.opt:
         translated = explain_rejected_option(line, cause.opt, cause.msg)
-    elif stray in words:
+    elif stray is not None and stray in words:
         translated = explain_unknown_word(line, stray)
     else:
         return error
@@ -250,10 +241,7 @@ def _find_option_index(line: CommandLine, name: str) -> int:
 def _explain_profile_syntax(
     line: CommandLine, wrong: str, dropped: Sequence[str], name: str = ""
 ) -> TorchyardError:
-    """Return the error for a profile that was not given as profile=NAME.
-
-    `dropped` are the words with which it was given.
-    """
+    """Return the error for a profile that was given as other words than profile=NAME."""
     message = f"{wrong}: choose a profile with profile=NAME"
     if line.has_profile(name):
         return SettingsError(message, hint=_format_corrected_line(line, dropped, name))

@@ -32,10 +32,7 @@ def render_overview(columns: int, profile: str) -> Iterator[str]:
 
 
 def render_page(name: str, here: str, columns: int, profile: str) -> Iterator[str] | None:
-    """Return the lines of `doit help NAME`, or None if no task or command has this name.
-
-    `here` tells what the stage does in this profile; it may be empty.
-    """
+    """Return the lines of `doit help NAME`, or None if no task or command has this name."""
     page = HELP_PAGES.get(name.partition(":")[0])
     if isinstance(page, help_pages.CommandPage):
         return _render_command_page(page, columns, profile)
@@ -98,10 +95,7 @@ class TaskRow:
 
 
 def render_task_list(found: Iterable[TaskRow], columns: int) -> Iterator[str]:
-    """Yield the lines of `doit list`: build, the stages in order, then the commands by group.
-
-    Subtasks follow their group. Tasks without a help page are last, in doit's order.
-    """
+    """Yield the lines of `doit list`: build, the stages in order, and the commands by group."""
     remaining = {row.name: row for row in found}
     groups: dict[str, list[str]] = {"build": []}
     for stage in ("build", *(page.name for page in help_pages.STAGE_PAGES)):

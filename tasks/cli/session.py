@@ -149,11 +149,7 @@ class DoitSetup:
 def open_session(
     root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]
 ) -> DoitSetup:
-    """Open a profile for doit.
-
-    Raises `TorchyardError` if the profile is broken, unless the command line requests a task that
-    works with a broken profile.
-    """
+    """Open a profile for doit. Raises `TorchyardError` if a requested task cannot run with it."""
     configure_stream(sys.stderr)  # doit writes load errors to stderr
     _reject_unknown_assignments(argv)
     try:

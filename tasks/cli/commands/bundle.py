@@ -26,7 +26,7 @@ from tasks.system.output import print_report, print_warning, show_progress
 def run(subject: SelectedProfile, dest: str = "") -> None:
     """Write the bundle to `dest`, a folder or a FILE.tar.
 
-    Raises `TorchyardError` if no build is finished, or if the build differs from torchyard.lock.
+    Raises `TorchyardError` if no build is finished, or if it differs from torchyard.lock.
     """
     if not dest:
         hint = "name a folder or FILE.tar: doit bundle --dest PATH"
@@ -50,10 +50,7 @@ def run(subject: SelectedProfile, dest: str = "") -> None:
 
 
 def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> LockSection:
-    """Return the torchyard.lock section that describes the finished build.
-
-    Raises `TorchyardError` if the section in torchyard.lock differs.
-    """
+    """Return the lock section of the build. Raises `TorchyardError` if torchyard.lock differs."""
     for name, reason in finished.left_out.items():
         consequence = "the bundle does not contain it, so it cannot be built offline"
         print_warning(f"{name} is optional and was not built ({reason}): {consequence}")

@@ -1,7 +1,4 @@
-"""`doit diagnose`: explain why the last build failed, or the failure in a given log.
-
-The output begins with the problems that would stop a build now.
-"""
+"""`doit diagnose`: explain why the last build failed, or the failure in a given log."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,11 +20,7 @@ from tasks.system.screen import print_labeled_text
 
 @dataclass(frozen=True)
 class StageFailure:
-    """The stages that failed with the same error.
-
-    `stage` has their names, and is empty if only a log is known. `error` is the recorded error with
-    the keys `what`, `where` and `todo`.
-    """
+    """One or more stages that failed with the same error, which is empty if only a log is known."""
 
     stage: str
     log: Path | None
@@ -64,10 +57,7 @@ _DIAGNOSIS_KEY_WIDTH = 13
 
 
 def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
-    """Print the diagnosis of the last failure, or of the file `log`, unless `log` is empty.
-
-    The diagnosis is also written to the file `json`, unless `json` is empty.
-    """
+    """Print the diagnosis of the file `log`, or of the last failure and the current problems."""
     problems = [] if log else list(_list_current_problems(subject))
     failures = [StageFailure("", Path(log))] if log else list(_find_failures(subject))
     if not failures and not problems:
@@ -117,10 +107,7 @@ def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
-    """Return the explanation of a log.
-
-    The facts of the profile are used only for a log in its build folder.
-    """
+    """Return the explanation of a log, which may belong to another program than torchyard."""
     opened, facts = subject.opened, read_facts(path)
     log = parse_log(path, facts.begun if facts else 0)
     if opened is None or not path.absolute().is_relative_to(Path(opened.layout.build)):

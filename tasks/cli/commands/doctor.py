@@ -1,7 +1,4 @@
-"""`doit doctor`: find what could stop this profile on this machine before anything is built.
-
-A build runs the fast checks (a few milliseconds) before it writes anything.
-"""
+"""`doit doctor`: find what could stop this profile on this machine before anything is built."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -27,10 +24,7 @@ _FINDING_INDENT = 28  # width of the columns before the finding
 
 
 def format_check_table(found: Iterable[CheckResult], columns: int) -> Iterator[str]:
-    """Yield the lines of a table of check results, wrapped at `columns`.
-
-    Commands are not wrapped, so that they can be copied.
-    """
+    """Yield the lines of a table of check results. Commands are not wrapped, to be copied."""
     width = max(columns, _FINDING_INDENT + 30)
     before = ""
     for result in found:
@@ -53,10 +47,7 @@ _MANDATORY_CHECKS = frozenset[CheckId]({"compiler", "git"})  # stages cannot run
 def run(
     subject: SelectedProfile, json: str = "", accept: bool = False, verbose: bool = False
 ) -> None:
-    """Print the settings, a line per finding, and one line that lists the passed checks.
-
-    With `verbose`, also print a line per passed check. Raises `TorchyardError` for a problem.
-    """
+    """Print the results of the checks. Raises `TorchyardError` if there is a problem."""
     if accept and _accept_host(subject) and not subject.opened:
         hint = add_profile_argument("run doit doctor again to check it", subject.name)
         print_report(f"the profile did not open with the previously pinned host: {hint}")
@@ -80,10 +71,7 @@ def run(
 
 
 def check_before_build(subject: SelectedProfile) -> None:
-    """Run the fast checks before the first stage of a build.
-
-    Raises a `TorchyardError` that lists the problems, if there are any.
-    """
+    """Run the fast checks before a build. Raises a `TorchyardError` that lists the problems."""
     results = run_host_checks(subject, GATE_CHECK_IDS)
     _raise_problems(results)
     ignored = subject.opened.loaded.settings.doctor.ignore if subject.opened else ()
@@ -163,10 +151,7 @@ def _format_problem(result: CheckResult) -> str:
 
 
 def _accept_host(subject: SelectedProfile) -> bool:
-    """Pin the current host facts, even if the old pin prevents the profile from opening.
-
-    Return False if the settings cannot be read.
-    """
+    """Pin the current host facts. Return False if the settings cannot be read."""
     try:
         settings = subject.read_settings().settings
     except TorchyardError:

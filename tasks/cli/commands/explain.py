@@ -51,11 +51,7 @@ class Verdict:
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
-    """Print the decisions, a line per stage in order, and the expected cost.
-
-    Raises `TorchyardError` if the profile is broken, or if it is a known bad combination, which
-    `doit build` refuses.
-    """
+    """Print the decisions, the stages and the cost. Raises the error that would stop a build."""
     opened = subject.require_profile()
     plan = opened.plan
     verdicts = list(explain_stages(plan))

@@ -1,7 +1,4 @@
-"""`doit history`: print one line per run, the newest last.
-
-The command reads only the run records, so it also works with a broken profile.
-"""
+"""`doit history`: print one line per run, the newest last, also if the profile is broken."""
 
 import datetime
 from contextlib import suppress

@@ -60,10 +60,7 @@ class _Interview:
     columns: int
 
     def collect_answers(self, answers: init_answers.Answers) -> init_answers.Answers:
-        """Return the answers, updated from the command-line options and the typed answers.
-
-        Raises `TorchyardError` for an invalid option.
-        """
+        """Return the answers, updated from the command-line options and the typed answers."""
         text = _INTRODUCTION
         if not self.ask:
             unset = ", ".join(f"--{name}" for name, value in self.given.items() if not value)
@@ -224,10 +221,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 def _add_companions(
     subject: SelectedProfile, answers: init_answers.Answers, knowledge: Knowledge
 ) -> init_answers.Answers:
-    """Return the answers without the companion packages that cannot be planned.
-
-    Raises `TorchyardError` if the answers cannot be planned even without companion packages.
-    """
+    """Return the answers without the companion packages that cannot be planned."""
 
     def plan_with(companions: tuple[str, ...]) -> None:
         candidate = replace(answers, companions=companions or None)

@@ -70,10 +70,7 @@ class Answers:
 
 
 def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
-    """Return the GPUs in text such as `RTX 5090, 8.9`. The result is empty for `cpu`.
-
-    Raises a `TorchyardError` with a hint if the text is invalid.
-    """
+    """Return the GPUs in text such as `RTX 5090, 8.9`. The result is empty for `cpu`."""
     if text.strip().lower() in {"cpu", *_NONE_WORDS}:
         return ()
     if text.strip().lower() == "auto":

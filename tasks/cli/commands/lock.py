@@ -1,7 +1,4 @@
-"""`doit lock`: write to torchyard.lock what this profile was built from, for a repeatable build.
-
-In the file, each profile and each entry of a matrix has its own section.
-"""
+"""`doit lock`: write to torchyard.lock what this profile was built from, for a repeatable build."""
 
 import os
 from collections.abc import Iterator
@@ -48,10 +45,7 @@ def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> 
 
 
 def _list_build_names(subject: SelectedProfile) -> list[str]:
-    """Return the profiles to lock: this profile, or the entries of its matrix.
-
-    This profile precedes its entries if it is built or locked itself.
-    """
+    """Return the entries of the matrix, and this profile if it has no matrix or is built itself."""
     name, entry = split_profile_name(subject.name)
     if entry:
         return [subject.name]
@@ -65,10 +59,7 @@ def _list_build_names(subject: SelectedProfile) -> list[str]:
 def _lock_matrix_entry(
     subject: SelectedProfile, name: str, *, check: bool, update: bool
 ) -> Literal["done", "failed", "impossible"]:
-    """Lock or compare one matrix entry, and print the error if this fails.
-
-    The result is "impossible" if this machine cannot build the entry.
-    """
+    """Lock or compare a matrix entry, which is impossible if this machine cannot build it."""
     try:
         with add_profile_to_errors(name):
             # parse first: a damaged file is an error even if the entry cannot be built
@@ -135,10 +126,7 @@ def _lock_profile(subject: SelectedProfile, *, check: bool, update: bool) -> Non
 def _collect_built_section(
     profile: Profile, locked: lock_file.LockSection | None
 ) -> lock_file.LockSection:
-    """Return the torchyard.lock section of the finished build.
-
-    An optional extension that was not built keeps its locked entry.
-    """
+    """Return the section of the build. Extensions that were not built keep their locked entry."""
     finished = FinishedBuild(profile)
     for name, reason in finished.left_out.items():
         if locked and name in locked.extensions:
@@ -152,10 +140,7 @@ def _collect_built_section(
 def _find_new_commits(
     profile: Profile, section: lock_file.LockSection
 ) -> Iterator[tuple[str, lock_file.LockedInputs]]:
-    """Yield the name and the new entry of each component whose ref has a new commit.
-
-    The name of torch is "". The new entry has no submodules, because only a build finds them.
-    """
+    """Yield the name and the new entry of each component whose ref has a new commit."""
     for stage in profile.plan.stages:
         job = stage.job
         name = job.name if isinstance(job, ExtensionJob) else ""

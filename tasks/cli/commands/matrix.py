@@ -49,10 +49,7 @@ class EntryStatus:
 
 
 def list_entry_statuses(root: Path, name: str) -> Iterator[EntryStatus]:
-    """Yield the status of each matrix entry of a profile.
-
-    Raises `SettingsError` if the settings of the profile are malformed.
-    """
+    """Yield the status of each matrix entry. Raises `SettingsError` for malformed settings."""
     knowledge = load_knowledge(root / "config" / "knowledge")
     hosts: dict[host_probe.HostQuery, Host] = {}
 
@@ -87,10 +84,7 @@ def _compute_entry_state(plan: Plan, profile: str) -> tuple[EntryState, str]:
 
 
 def _is_interrupted(stage: Stage) -> bool:
-    """Return True if the last run of the stage did not finish.
-
-    A manifest is then missing and the log is newer than the record, which `doit clean` keeps.
-    """
+    """Return True if the stage has run since its last record, and a manifest is missing."""
     log = Path(getattr(stage.job, "log", ""))
     if all(Path(path).exists() for path in stage.outputs) or not log.is_file():
         return False
@@ -160,11 +154,7 @@ _OLDEST_PYTHON = (3, 11)  # requires-python in pyproject.toml
 
 
 def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
-    """Print the workflow of a matrix, or write it to the file `out`, unless `out` is empty.
-
-    Raises `TorchyardError` if there is no workflow of this kind, or if it does not allow the name
-    of the profile or the number of builds.
-    """
+    """Print the workflow of a matrix, or write it to the file `out`, unless `out` is empty."""
     if kind not in _WORKFLOW_TEMPLATES:
         message, hint = f'there is no workflow "{kind}"', "choose github or slurm"
         raise TorchyardError(message, location="--workflow", hint=hint)
@@ -214,11 +204,7 @@ def _build_workflow_entry(root: Path, profile: str, name: str) -> dict[str, str]
 def run(
     subject: SelectedProfile, build: bool = False, workflow: str = "", out: str = "", json: str = ""
 ) -> None:
-    """List the matrix entries; with `build`, build them first; with `workflow`, write a workflow.
-
-    `out` is the path of the workflow file, and `json` that of the list; both may be empty. Raises
-    `TorchyardError` if a build failed, or if the settings have no matrix.
-    """
+    """List the entries of the matrix; build them first with `build`, or write a workflow."""
     name, _ = split_profile_name(subject.name)
     if workflow:
         write_workflow(subject.root, name, workflow, out)

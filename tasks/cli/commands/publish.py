@@ -87,10 +87,7 @@ def _publish_wheels(index: Path, profile: Profile, yanked: str, because: str) ->
 
 
 def _list_built_wheels(profile: Profile) -> Iterator[Path]:
-    """Yield the path of each wheel of this profile in the wheelhouse.
-
-    Raises `BadArtifactError` if a wheel is missing or has changed since the build.
-    """
+    """Yield the path of each built wheel. Raises `BadArtifactError` if a wheel has changed."""
     kinds: dict[str, type[Wheel] | type[BuiltExtension]]
     kinds = {"wheel": Wheel, "extensions": BuiltExtension}
     built = [

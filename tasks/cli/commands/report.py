@@ -29,11 +29,7 @@ _MAX_NAMED_RUNS = 5  # runs listed in an error
 
 
 def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "") -> None:
-    """Write the three files for the run named `run`, or else for the last run that did work.
-
-    The run is compared with the run `against`, or else with an earlier comparable run. Raises
-    `TorchyardError` if there is no such run.
-    """
+    """Write a run, by default the last that did work, compared with `against` or an earlier run."""
     build = subject.build
     records = build / "records" / "runs"
     chosen, newest, earlier = _select_run(records, run)
@@ -97,10 +93,11 @@ def _find_run(records: Path, name: str, runs: Iterator[Run], later: list[Run]) -
 
 def _read_manifests(build: Path) -> ManifestDocuments:
     names = ("source", "deps", "wheel", "validate")
-    documents = [read_manifest_or_empty(build / f"{name}.json") for name in names]
-    extensions = sorted((build / "extensions").glob("*.json"))
-    paths = [path for path in extensions if not path.name.endswith(".record.json")]
-    return ManifestDocuments(*documents, tuple(map(read_manifest_or_empty, paths)))
+    source, deps, wheel, validate = (read_manifest_or_empty(build / f"{it}.json") for it in names)
+    paths = sorted((build / "extensions").glob("*.json"))
+    manifests = (path for path in paths if not path.name.endswith(".record.json"))
+    extensions = tuple(map(read_manifest_or_empty, manifests))
+    return ManifestDocuments(source, deps, wheel, validate, extensions)
 
 
 def read_manifest_or_empty(path: Path) -> Mapping[str, Any]:

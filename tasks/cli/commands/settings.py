@@ -16,10 +16,7 @@ from tasks.system.output import print_warning
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
-    """Print the table of settings, and write it to the file `json`, unless `json` is empty.
-
-    Raises `TorchyardError` if the profile is broken, after printing the settings that can be read.
-    """
+    """Print the settings, then raise `TorchyardError` if the profile is broken."""
     rows: dict[str, dict[str, Any]] = {}
     try:  # well-formed settings are shown even if no plan can be made from them
         loaded, problem = subject.read_settings(), subject.problem

@@ -1,8 +1,4 @@
-"""Implement doit's reporter, which prints the header, the failures and the end of a run.
-
-`tasks.cli.running.execute` prints the lines of the stages. The reporter also handles the signals
-that end a run, because doit creates the reporter before it runs anything.
-"""
+"""Implement doit's reporter, which prints the header, the failures and the end of a run."""
 
 import signal
 import sys
@@ -95,10 +91,7 @@ class Reporter:
 def build_reporter_class(
     console: Console, selected: set[str], end: Callable[[int], None] | None = None
 ) -> type[Reporter]:
-    """Return a reporter class bound to `console`; doit itself creates the instance.
-
-    The reporter adds the requested tasks to `selected` and calls `end` with a build's exit code.
-    """
+    """Return a reporter class for doit. `end` is called with the exit code of a build."""
     callback = end or (lambda _: console.print_summary())
     attributes = {"console": console, "selected": selected, "end": staticmethod(callback)}
     return type("TorchyardReporter", (Reporter,), attributes)

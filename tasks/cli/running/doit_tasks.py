@@ -36,10 +36,7 @@ def resolve_user_path(path: str) -> str:
 
 
 def generate_stage_tasks(session: Session) -> Iterator[DoitTask]:
-    """Yield a task per stage (with `validate`), the group `extensions`, and the task `build`.
-
-    If a stage is not part of the profile, its task prints the reason.
-    """
+    """Yield a task per stage, the group `extensions`, and the task `build`."""
     plan, stage_names = session.plan, [stage.name for stage in session.plan.stages]
     # must come first: doit adds subtasks only to an existing group
     yield {"basename": "extensions", "name": None, "doc": HELP_PAGES["extensions"].doc}
@@ -92,10 +89,7 @@ def _build_uptodate_checks(plan: Plan, stage: Stage) -> list[Any]:
 
 
 def list_result_files(stage: Stage) -> list[Path]:
-    """Return the existing files that `doit clean` removes for a stage.
-
-    These are the manifests and, for the `validate` stage, the JUnit file.
-    """
+    """Return the files that `doit clean` removes: manifests, and the JUnit file of `validate`."""
     paths = (*stage.outputs, *(stage.extra_outputs if stage.kind == "validate" else ()))
     return [Path(path) for path in paths if Path(path).is_file()]
 

@@ -1,7 +1,4 @@
-"""Execute the stages of a run: one at a time, the extensions in parallel.
-
-When doit reaches an extension, all requested extensions that must run and are not blocked start.
-"""
+"""Execute the stages of a run: one at a time, and the requested extensions in parallel."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from tasks.core.errors import BusyError, NoSpaceError, TorchyardError
 from tasks.core.model import Json, Layout, Plan, Stage
 from tasks.settings.schema import Notify
 from tasks.system import output, shell
-from tasks.system.console import Console
+from tasks.system.console import Console, Outcome
 from tasks.system.profile_hint import add_profile_to_errors
 
 if TYPE_CHECKING:
@@ -104,10 +101,7 @@ def list_optional_stages(plan: Plan, stage: Stage) -> list[Stage]:
 
 
 def _find_refusal(session: Session, stage: Stage) -> TaskFailed | None:
-    """Return the failure of a stage that cannot start, or None if the stage can start.
-
-    A problem that the gate finds is reported only for the first stage that it stops.
-    """
+    """Return the failure of a stage that cannot start, or None if the stage can start."""
     if session.refusal and (session.busy or _needs_gate(session, stage)):
         return TaskFailed(session.refusal, report=False)
 
@@ -120,10 +114,7 @@ def _find_refusal(session: Session, stage: Stage) -> TaskFailed | None:
 
 
 def _prepare_stage(session: Session, stage: Stage) -> None:
-    """Call the gate; then create the build folder, lock it and pin the host, once per run.
-
-    The `validate` stage does not create a build folder.
-    """
+    """Call the gate; then create the build folder, lock it and pin the host, once per run."""
     with add_profile_to_errors(session.layout.profile):
         if _needs_gate(session, stage):
             try:
@@ -189,11 +180,11 @@ def _run_stage(session: Session, stage: Stage) -> None:
         seconds = time.monotonic() - start
         stage_record_io.write_stage_record(stage, reason, seconds, __version__, auto_fix)
         has_changed = old_contents != list(map(_read_bytes, stage.outputs))
-        record.outcome = "changed" if has_changed else "unchanged"
+        outcome: Outcome = "changed" if has_changed else "unchanged"
         if getattr(outputs[0], "status", "") == "unreachable":
-            record.outcome = "skipped"
-        record.outputs, record.auto_fix = outputs[0], auto_fix
-    session.console.end_stage(stage, reason, record.outcome)
+            outcome = "skipped"
+        record.outputs, record.outcome, record.auto_fix = outputs[0], outcome, auto_fix
+    session.console.end_stage(stage, reason, outcome)
 
 
 def _find_parallel_stages(session: Session) -> ParallelStages:
@@ -265,11 +256,7 @@ _POLL_SECONDS = 0.5  # on Windows, an interrupt is noticed only when a wait ends
 
 @dataclass
 class ParallelStages:
-    """A runner of the requested `stages`, which are in the order of the plan, in `most` threads.
-
-    `act` runs one stage and returns the failure or None. `stopped` returns True after the user has
-    interrupted the run.
-    """
+    """A runner of stages in at most `most` threads. `stopped` returns True after an interrupt."""
 
     stages: tuple[Stage, ...]
     act: Callable[[Stage], TaskFailed | None]
@@ -282,10 +269,7 @@ class ParallelStages:
     _threads: ThreadPoolExecutor | None = None
 
     def wait_for_stage(self, stage: Stage) -> TaskFailed | None:
-        """Start a stage unless it has started, wait for it, and return the failure or None.
-
-        Raises the exceptions of `act`; an interrupt is raised after all threads have ended.
-        """
+        """Start a stage unless it has started, wait for it, and return the failure or None."""
         with self._lock:
             if stage.name not in self._at_work:
                 self._begin_stage(stage)

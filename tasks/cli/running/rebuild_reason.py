@@ -11,10 +11,7 @@ from tasks.runlog import stage_record_io
 
 
 def format_rebuild_reason(stage: Stage) -> str:
-    """Return why the stage runs, as a short text.
-
-    The text lists what changed since the last run, or else what differs from torchyard.lock.
-    """
+    """Return why the stage runs: what changed, or else what differs from torchyard.lock."""
     if reasons := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
         return format_short_reasons(reasons)
     check = stage.uptodate_check
@@ -26,7 +23,7 @@ def format_rebuild_reason(stage: Stage) -> str:
 def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
     """Return the differences between torchyard.lock and the results of the stage, if it has any."""
     module = load_stage_module(stage, "up_to_date") if stage.uptodate_check == "stale" else None
-    if hasattr(module, "list_unlocked"):
+    if module and hasattr(module, "list_unlocked"):
         with suppress(TorchyardError):
             return tuple(module.list_unlocked(stage.job))
     return ()
