@@ -57,10 +57,9 @@ def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
 
 def _build_parameter(option: Option) -> DoitTask:
     """Return the doit parameter for an option. Paths are relative to where doit was started."""
-    parameter = {"name": option.name, "long": option.name, "help": option.meaning}
-    if not option.value:
-        return {**parameter, "type": bool, "default": False}
-    return {**parameter, "type": _OPTION_TYPES.get(option.value, str), "default": ""}
+    names = {"name": option.name, "long": option.name, "help": option.meaning}
+    kind = _OPTION_TYPES.get(option.value, str) if option.value else bool
+    return {**names, "type": kind, "default": "" if option.value else False}
 
 
 def _resolve_destination(argument: str) -> str:

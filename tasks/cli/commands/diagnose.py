@@ -67,11 +67,9 @@ def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
         hint = "to explain another log: doit diagnose --log FILE"
         problems = [("no failed run", message, hint)]
     explained = [(one, _diagnose_log(subject, one.log) if one.log else None) for one in failures]
-    documents = [
-        found.document if found else _build_bare_document(one.error) for one, found in explained
-    ]
-    for key, what, todo in problems:
-        documents.append(_build_bare_document({"what": what, "where": key, "todo": todo}))
+    errors = [{"what": what, "where": key, "todo": todo} for key, what, todo in problems]
+    documents = [it.document if it else _build_bare_document(one.error) for one, it in explained]
+    documents += map(_build_bare_document, errors)
     write_json_result(json, {**documents[0], "also": documents[1:]})
     for key, what, todo in problems:
         _show_rows([(key, what), *([("to do", todo)] if todo else [])])
@@ -107,7 +105,7 @@ def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
-    """Return the explanation of a log, which may belong to another program than torchyard."""
+    """Return the explanation of a log, with the facts of the profile if its build wrote it."""
     opened, facts = subject.opened, read_facts(path)
     log = parse_log(path, facts.begun if facts else 0)
     if opened is None or not path.absolute().is_relative_to(Path(opened.layout.build)):

@@ -166,15 +166,7 @@ def _quote_yaml_scalar(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-_RECENT_GPUS = (
-    "RTX 5090",
-    "RTX 5080",
-    "RTX 5070 Ti",
-    "RTX 5060 Ti",
-    "RTX PRO 6000",
-    "B200",
-    "H200",
-)
+_NEW_GPUS = ("RTX 5090", "RTX 5080", "RTX 5070 Ti", "RTX 5060 Ti", "RTX PRO 6000", "B200", "H200")
 
 
 @dataclass(frozen=True)
@@ -214,7 +206,7 @@ class InitFacts:
 
     def list_recent_gpus(self) -> list[str]:
         """Return some recent GPUs, each with its compute capability."""
-        return [f"{name} ({resolve_gpu(self.knowledge, name).arch})" for name in _RECENT_GPUS]
+        return [f"{name} ({resolve_gpu(self.knowledge, name).arch})" for name in _NEW_GPUS]
 
     def list_strategies(self, gpus: tuple[str, ...] | str) -> tuple[StrategyOption, ...]:
         """Return the three strategies for `gpus`, with all other settings from the profile."""

@@ -59,7 +59,7 @@ def _list_build_names(subject: SelectedProfile) -> list[str]:
 def _lock_matrix_entry(
     subject: SelectedProfile, name: str, *, check: bool, update: bool
 ) -> Literal["done", "failed", "impossible"]:
-    """Lock or compare a matrix entry, which is impossible if this machine cannot build it."""
+    """Lock or compare a matrix entry. Return "impossible" if it cannot be built here."""
     try:
         with add_profile_to_errors(name):
             # parse first: a damaged file is an error even if the entry cannot be built

@@ -71,9 +71,8 @@ def _publish_wheels(index: Path, profile: Profile, yanked: str, because: str) ->
     indexed = package_index_io.read_indexed_files(index)
     if yanked:
         indexed = package_index_io.yank_file(indexed, yanked, because)
-        yank_note = f"yanked {yanked}: pip installs it only if its exact version is requested"
-        unyank_note = f"no longer yanked: {yanked}; pip can select it again"
-        print_report(yank_note if because else unyank_note)
+        note = f"yanked {yanked}: pip installs it only if its exact version is requested"
+        print_report(note if because else f"no longer yanked: {yanked}; pip can select it again")
     else:
         for wheel in _list_built_wheels(profile):
             verb = "already published" if wheel.name in indexed else "published"
