@@ -1,7 +1,7 @@
 """Complete a command line of doit for a shell: `python -m tasks.cli.complete -- "doit val"`.
 
-One word is printed per line; with `--told`, a tab and a description follow. No profile is opened
-and no slow module is imported. Errors are not printed, because the user is typing.
+One word is printed per line; with `--told`, a tab and a description follow. Slow modules are not
+imported, and errors are not printed, because the user is typing.
 """
 
 import contextlib
@@ -25,6 +25,7 @@ _OPTION_VALUES = {
 }
 _VALUE_OPTIONS = {f"--{it.name}" for one in COMMAND_PAGES for it in one.options if it.value}
 _DOIT_OPTIONS = {
+    "": {"-a": "run every stage again"},  # doit without the name of a command builds
     "list": {
         "--status": "show the state of each task",
         "--all": "also list each extension",
@@ -33,7 +34,6 @@ _DOIT_OPTIONS = {
     "clean": {"--dry-run": "only show what would be removed"},
     "tabcompletion": {"--shell": "bash or zsh"},
 }
-_BUILD_OPTIONS = {"-a": "run every stage again"}
 Completions = Iterator[tuple[str, str]]
 
 
@@ -47,20 +47,20 @@ def find_completions(line: str, root: Path = _ROOT) -> Completions:
 def _select_completions(before: list[str], word: str, root: Path) -> Completions:
     last = before[-1] if before else ""
     command = next((one for one in before if one in _TASKS or one in DOIT_COMMANDS), "")
+    profiles = [one.removeprefix("profile=") for one in before if one.startswith("profile=")]
     if word.startswith("profile="):
         names = sorted(path.stem for path in (root / "config" / "profiles").glob("*.yaml"))
-        return ((f"profile={name}", "") for name in names)
+        yield from ((f"profile={name}", "") for name in names)
+        return
     if last in _OPTION_VALUES:
-        return ((value, "") for value in _OPTION_VALUES[last])
-    if last in _VALUE_OPTIONS:  # the shell completes the value as a file
-        return iter(())
+        yield from ((value, "") for value in _OPTION_VALUES[last])
+    if last in {*_OPTION_VALUES, *_VALUE_OPTIONS}:  # the shell completes other values as files
+        return
     if word.startswith("-"):
-        return _complete_options(command)
-    return _complete_tasks(command, before, word, root)
-
-
-def _complete_tasks(command: str, before: list[str], word: str, root: Path) -> Completions:
-    profiles = [one.partition("=")[2] for one in before if one.startswith("profile=")]
+        own = _COMMANDS[command].options if command in _COMMANDS else ()
+        yield from ((f"--{one.name}", one.meaning) for one in own)
+        yield from _DOIT_OPTIONS.get(command, {}).items()
+        return
     if command not in {*_COMMANDS, *DOIT_COMMANDS} or command in _COMMANDS_TAKING_TASKS:
         yield from _TASKS.items()
         yield from () if command else DOIT_COMMANDS.items()
@@ -71,18 +71,8 @@ def _complete_tasks(command: str, before: list[str], word: str, root: Path) -> C
         yield "profile=", "choose a profile"
 
 
-def _complete_options(command: str) -> Completions:
-    if command in _COMMANDS:
-        for option in _COMMANDS[command].options:
-            yield f"--{option.name}", option.meaning
-    yield from (_DOIT_OPTIONS.get(command, {}) if command else _BUILD_OPTIONS).items()
-
-
 def _complete_extensions(root: Path, profile: str) -> Completions:
-    """Yield `extensions:NAME` for each extension in the settings.
-
-    The list in config/local.yaml replaces the list in the profile.
-    """
+    """Yield `extensions:NAME` for each extension in config/local.yaml, or else in the profile."""
     import yaml  # noqa: PLC0415 - only here
 
     entries: list[Any] = []

@@ -1,8 +1,4 @@
-"""List the decisions for a profile, each with its reason, and estimate what a build costs.
-
-Before the stage deps has run, a decision names what deps will look for; afterwards, what deps
-found.
-"""
+"""List the decisions for a profile, each with its reason, and estimate what a build costs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +6,6 @@ from typing import Any
 
 from tasks.core.deps_model import CompilerCache, DepsJob, DepsManifest
 from tasks.core.errors import redact_secrets
-from tasks.core.model import Plan
 from tasks.core.resolution import Resolution
 from tasks.core.text_formatting import format_rough_duration, format_size
 from tasks.lock.opened_profile_io import Profile
@@ -21,7 +16,7 @@ from tasks.stages.env.model import Environment
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision for `key`, with the reason `why`; `why` is "" if the value explains itself."""
+    """A decision, and the reason for it, which is empty if the value explains itself."""
 
     key: str
     value: str
@@ -33,7 +28,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class DepsResults:
-    """The results of the stage deps and the resulting environment; all None before deps has run."""
+    """The results of the `deps` stage, and the environment. All are None before it has run."""
 
     deps: DepsManifest | None = None
     cache: CompilerCache | None = None
@@ -42,10 +37,7 @@ class DepsResults:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """The cost of a build: seconds, MiB of the largest compiler process, GiB; None if unknown.
-
-    `disk_gib` is the disk usage, `disk` the same as text. `by` is the source of the estimate.
-    """
+    """The estimated cost of a build. Unknown costs are None. `by` is the source of the estimate."""
 
     seconds: float | None = None
     memory_mib: int | None = None
@@ -58,14 +50,17 @@ _NO_ESTIMATE = CostEstimate()
 
 
 def list_decisions(profile: Profile, found: DepsResults) -> Iterator[Decision]:
-    """Yield the decisions; each decision follows those that it depends on."""
+    """Yield the decisions. Each decision follows those that it depends on."""
     resolution, plan, build = profile.choice, profile.plan, profile.loaded.settings.build
     yield Decision("strategy", resolution.strategy, resolution.strategy_why)
     archs = ", ".join(f"{arch} ({arch.sm})" for arch in resolution.targets)
     archs += ", and PTX of the newest" if resolution.ptx and archs else ""
     yield Decision("archs", archs or "CPU", resolution.targets_why)
     torch = f"{resolution.torch} ({f'CUDA {resolution.cuda}' if resolution.cuda else 'CPU'})"
-    yield Decision("torch", torch, _format_torch_origin(resolution, plan))
+    index = f"from {redact_secrets(resolution.index) or 'PyPI'}"
+    source, existing = dict(plan.headline).get("source"), resolution.python.path
+    origins = {"source": f"from {source}", "existing": f"in {existing}", "prebuilt": index}
+    yield Decision("torch", torch, origins[resolution.strategy])
     yield Decision("python", resolution.python.version, resolution.python.path)
     yield Decision("toolkit", resolution.toolkit.provider, resolution.toolkit.why)
     yield _build_compiler_decision(resolution, plan.find_stages("deps")[0].job, found.deps)
@@ -80,21 +75,15 @@ def list_decisions(profile: Profile, found: DepsResults) -> Iterator[Decision]:
     for one in resolve_companions(profile.loaded.settings, resolution, profile.knowledge):
         yield Decision("companion", one.description, one.why)
     yield _build_cache_decision(build, resolution, found.cache)
-    yield _build_jobs_decision(build)
+    if build.jobs == "auto":
+        yield Decision("jobs", "auto", "limited by cores and free memory")
+    elif build.jobs_exact:
+        yield Decision("jobs", str(build.jobs), "build.jobs and build.jobs_exact")
+    else:
+        yield Decision("jobs", f"at most {build.jobs}", "build.jobs, limited by free memory")
     if target := profile.loaded.settings.install.into:
-        yield Decision(
-            "into", target, "torch and the extensions are also installed here; undo: doit restore"
-        )
-
-
-def _format_torch_origin(choice: Resolution, plan: Plan) -> str:
-    match choice.strategy:
-        case "source":
-            return f"from {dict(plan.headline)['source']}"
-        case "existing":
-            return f"in {choice.python.path}"
-        case _:
-            return f"from {redact_secrets(choice.index) or 'PyPI'}"
+        why = "torch and the extensions are also installed here; undo: doit restore"
+        yield Decision("into", target, why)
 
 
 def _build_compiler_decision(
@@ -105,13 +94,12 @@ def _build_compiler_decision(
     limit = f"CUDA {choice.toolkit.version} supports GCC up to {job.gcc_max}" if job.gcc_max else ""
     if deps:
         return Decision("compiler", f"{deps.cxx.path} {deps.cxx.version}".rstrip(), limit)
+    search = "deps will search for it"
     if job.cxx:
-        return Decision("compiler", job.cxx, "set as CXX in build.env; deps will search for it")
+        return Decision("compiler", job.cxx, f"set as CXX in build.env; {search}")
     if choice.system == "windows":
-        return Decision("compiler", "cl.exe of Visual Studio", "deps will search for it")
-    return Decision(
-        "compiler", "g++, else clang++", f"deps will search for it; {limit}".rstrip("; ")
-    )
+        return Decision("compiler", "cl.exe of Visual Studio", search)
+    return Decision("compiler", "g++, else clang++", f"{search}; {limit}".rstrip("; "))
 
 
 def _build_cache_decision(
@@ -131,21 +119,9 @@ def _build_cache_decision(
     return Decision("cache", f"{cache.kind} {cache.version} at {cache.path}{remote}")
 
 
-def _build_jobs_decision(build: Build) -> Decision:
-    if build.jobs == "auto":
-        return Decision("jobs", "auto", "limited by cores and free memory")
-    if build.jobs_exact:
-        return Decision("jobs", str(build.jobs), "build.jobs and build.jobs_exact")
-    return Decision("jobs", f"at most {build.jobs}", "build.jobs, limited by free memory")
-
-
 @dataclass(frozen=True)
 class StageCost:
-    """A stage that would run, with its cost in earlier runs; None if the cost is unknown.
-
-    `memory_mib` is the memory of the largest compiler process. `certain` is False if the stage may
-    turn out to be up to date.
-    """
+    """The recorded cost of a stage, None if unknown. `certain` is False if it may not run."""
 
     stage: str
     seconds: float | None
@@ -155,10 +131,7 @@ class StageCost:
 
 @dataclass(frozen=True)
 class ExpectedCost:
-    """The expected cost of the stages that would run. `unknown` lists stages without an estimate.
-
-    `at_most` is True if some of the stages may turn out to be up to date.
-    """
+    """The expected cost of a build. `unknown` are the stages without an estimate."""
 
     known: CostEstimate
     unknown: tuple[str, ...] = ()
@@ -180,11 +153,7 @@ class ExpectedCost:
 
 
 def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE) -> ExpectedCost:
-    """Return the expected cost of the stages in `work`, from their recorded costs.
-
-    If a stage has no recorded time, the cost of similar builds in `facts` replaces all recorded
-    times.
-    """
+    """Return the recorded cost of stages, or the cost in `facts` if a time is not recorded."""
     costs = tuple(work)
     unknown = tuple(one.stage for one in costs if one.seconds is None)
     memory = max((one.memory_mib for one in costs if one.memory_mib), default=None)
@@ -201,13 +170,13 @@ def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE)
 def estimate_compile_seconds(
     runs: Iterable[Mapping[str, Any]], objects: int | None
 ) -> float | None:
-    """Return the seconds to compile `objects` files (None: all), scaled from the last full build.
+    """Return the time to compile a number of files, scaled from the last full build in `runs`.
 
-    Return None if `runs` has no full build.
+    `objects` is None for all files. Return None if `runs` has no full build.
     """
     full_builds = [run for run in runs if run["decision"] in {"configure", "wipe"}]
     if not full_builds:
         return None
-    object_count = len([one for one in full_builds[-1]["objects"] if ".o" in one["output"]])
+    object_count = sum(".o" in one["output"] for one in full_builds[-1]["objects"])
     share = 1.0 if objects is None or not object_count else min(1.0, objects / object_count)
     return float(full_builds[-1]["seconds"]) * share

@@ -1,10 +1,8 @@
-"""Implement `doit list`, `doit help` and `doit clean`, and explain rejected command lines.
+"""Implement doit's commands for torchyard_commands.py, and explain rejected command lines."""
 
-In a checkout, the subclasses of doit's commands in torchyard_commands.py call these functions.
-"""
-
+import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from getopt import GetoptError
 from pathlib import Path
@@ -32,33 +30,24 @@ def show_task_list(
     subtasks: bool,
     status: bool,
 ) -> None:
-    """Print the tasks in `names`, or all tasks if `names` is empty.
-
-    Raises `InvalidCommand` for an unknown task.
-    """
+    """Print the named tasks, or all without a name. Raises `InvalidCommand` for an unknown task."""
     from tasks.system import screen  # noqa: PLC0415 - not at load
 
-    console = session.console if session else Console(None)
     states = _read_stage_states(session) if session and status else {}
+    by_name = {task.name: task for task in tasks}
+    check_tasks_exist(by_name, names)
+    selected = [by_name[name] for name in names]
+    if not names:
+        selected = [one for one in by_name.values() if subtasks or not one.subtask_of]
+    elif subtasks:
+        selected = [it for one in selected for it in (one, *subtasks_iter(by_name, one))]
     rows = [
         help_text.TaskRow(task.name, task.doc or "", states.get(task.name, ""))
-        for task in _select_tasks({task.name: task for task in tasks}, names, subtasks=subtasks)
+        for task in selected
         if not task.name.startswith("_")
     ]
-    for line in help_text.render_task_list(rows, screen.read_terminal_width()):
-        console.print_report(line)
-
-
-def _select_tasks(
-    tasks: Mapping[str, Any], names: Sequence[str], *, subtasks: bool
-) -> Iterator[Any]:
-    check_tasks_exist(tasks, names)
-    if not names:
-        yield from (task for task in tasks.values() if subtasks or not task.subtask_of)
-    for name in names:
-        yield tasks[name]
-        if subtasks:
-            yield from subtasks_iter(tasks, tasks[name])
+    console = session.console if session else Console(None)
+    console.print_report("\n".join(help_text.render_task_list(rows, screen.read_terminal_width())))
 
 
 def show_help_page(session: Session | None, tasks: Iterable[Any], name: str) -> None:
@@ -74,11 +63,9 @@ def _print_help_page(name: str, tasks: Iterable[Any], profile: str, console: Con
     lines = help_text.render_page(name, docs.get(name, ""), screen.read_terminal_width(), profile)
     if lines is None:
         suggestion = format_did_you_mean(name, (*HELP_PAGES, *docs))
-        raise InvalidCommand(
-            f'there is no task "{name}"{suggestion}\n  → list all tasks: doit list'
-        )
-    for line in lines:
-        console.print_report(line)
+        message = f'there is no task "{name}"{suggestion}'
+        raise InvalidCommand(f"{message}\n  → list all tasks: doit list")
+    console.print_report("\n".join(lines))
 
 
 def clean_stages(session: Session, names: Collection[str], *, dryrun: bool) -> None:
@@ -88,7 +75,7 @@ def clean_stages(session: Session, names: Collection[str], *, dryrun: bool) -> N
     print_report, profile = session.console.print_report, session.layout.profile
     verb, has_results = "would remove" if dryrun else "removed", False
     for stage in (*session.plan.stages, session.plan.validate):
-        paths = [path for path in list_result_files(stage) if Path(path).is_file()]
+        paths = list_result_files(stage)
         if stage.name not in names or not paths:
             continue
         has_results = True
@@ -105,37 +92,29 @@ def clean_stages(session: Session, names: Collection[str], *, dryrun: bool) -> N
 
 
 def _read_stage_states(session: Session) -> Mapping[str, str]:
-    """Return the state of each stage by name, as in `doit explain`. Commands have no state."""
+    """Return the state of each stage, as in `doit explain`, by the name of its task."""
     from tasks.cli.commands.explain import explain_stages  # noqa: PLC0415 - only for --status
 
-    states = {one.stage: one.verdict for one in explain_stages(session.plan)}
-    extensions = [state for name, state in states.items() if name.startswith("extensions:")]
-    return {
-        **dict.fromkeys(session.plan.absent, "not used"),
-        **states,
-        **({"extensions": _select_worst_state(extensions)} if extensions else {}),
-        "build": _select_worst_state(states.values()),
-    }
-
-
-def _select_worst_state(states: Collection[str]) -> str:
-    return next((state for state in ("runs", "may run") if state in states), "up to date")
+    states: dict[str, str] = {one.stage: one.verdict for one in explain_stages(session.plan)}
+    groups = {"build": set(states.values())}
+    if found := {state for name, state in states.items() if name.startswith("extensions:")}:
+        groups["extensions"] = found
+    for group, members in groups.items():  # a group has the worst state of its stages
+        worst = (state for state in ("runs", "may run") if state in members)
+        states[group] = next(worst, "up to date")
+    return {**dict.fromkeys(session.plan.absent, "not used"), **states}
 
 
 def show_overview() -> None:
     """Print the overview of `doit help` without opening a profile."""
     from tasks.system import screen  # noqa: PLC0415 - not at load
 
-    console = Console(None, sys.stdout)
-    for line in help_text.render_overview(screen.read_terminal_width(), read_default_profile()):
-        console.print_report(line)
+    lines = help_text.render_overview(screen.read_terminal_width(), read_default_profile())
+    Console(None, sys.stdout).print_report("\n".join(lines))
 
 
 def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) -> bool:
-    """Print the requested help page if doit rejected `--help` or `-h`, as in `doit init --help`.
-
-    Return True if a page was printed.
-    """
+    """Print the help page if doit rejected `--help` or `-h`. Return True if it was printed."""
     cause, tasks = error.__context__, tuple(tasks)
     if not isinstance(cause, GetoptError) or not cause.opt:
         return False
@@ -144,7 +123,7 @@ def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) 
     if name:
         profile = get_var("profile", read_default_profile())
         _print_help_page(name, tasks, profile, Console(None, sys.stdout))
-    elif name is not None:
+    elif name == "":
         show_overview()
     return name is not None
 
@@ -152,8 +131,7 @@ def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) 
 def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str], tasks: Any) -> Any:
     """Return torchyard's error for an unknown word or option in `words`, else doit's `error`.
 
-    `rest` is the part of the command line that doit had not yet parsed; `tasks` are the tasks that
-    doit had loaded.
+    `rest` are the words that doit had not yet parsed; `tasks` are the tasks that it had loaded.
     """
     from tasks.settings.layers_io import list_profiles  # noqa: PLC0415 - not at load
     from tasks.system import screen  # noqa: PLC0415 - not at load
@@ -161,22 +139,17 @@ def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str],
     screen.configure_stream(sys.stderr)
     names = tuple(task.name for task in tasks)
     line = CommandLine(tuple(words), names, list_profiles(Path("config")))
-    cause = error.__context__
-    if isinstance(cause, GetoptError) and cause.opt:
-        translated = explain_rejected_option(line, cause.opt, cause.msg)
-    elif isinstance(error, InvalidCommand):
+    cause, stray = error.__context__, None
+    if isinstance(error, InvalidCommand):
         unknown = (one for one in rest if not one.startswith("-") and one not in line.names)
         stray = error.not_found or next(unknown, "")
-        if stray not in words:
-            return error
+    if isinstance(cause, GetoptError) and cause.opt:
+        translated = explain_rejected_option(line, cause.opt, cause.msg)
+    elif stray is not None and stray in words:
         translated = explain_unknown_word(line, stray)
     else:
         return error
     return InvalidCommand(screen.format_for_stderr(str(translated), len("ERROR: ")))
-
-
-_HELP_FLAGS = ("--help", "-h")
-_PROFILE_SYNTAX = "choose a profile with profile=NAME"
 
 
 @dataclass(frozen=True)
@@ -202,9 +175,8 @@ def explain_unknown_word(line: CommandLine, stray: str) -> TorchyardError:
     at = line.words.index(stray)
     if stray == "profile":
         after = [one for one in line.words[at + 1 : at + 3] if one != "="][:1]
-        return _explain_profile_syntax(
-            line, '"profile" is not a task', [stray, "=", *after], *after
-        )
+        wrong = ["profile", "=", *after]
+        return _explain_profile_syntax(line, '"profile" is not a task', wrong, *after)
     if line.has_profile(stray):
         hint = _format_corrected_line(line, [stray], stray)
         return SettingsError(f'"{stray}" is a profile, not a task', hint=hint)
@@ -244,35 +216,33 @@ def explain_rejected_option(line: CommandLine, name: str, problem: str) -> Torch
 
 
 def find_help_topic(line: CommandLine, name: str) -> str | None:
-    """Return the task whose help page `--help` or `-h` requests; "" for the overview.
+    """Return the task whose help page the option `name` requests, or "" for the overview.
 
-    Return None if `name` is another option.
+    Return None if the option is neither `--help` nor `-h`.
     """
     at = _find_option_index(line, name)
-    return _find_owner(line, at) if line.words[at] in _HELP_FLAGS else None
+    return _find_owner(line, at) if line.words[at] in {"--help", "-h"} else None
 
 
 def _find_owner(line: CommandLine, at: int) -> str:
-    """Return the last task or command before the word at index `at`, or "" if none exists."""
+    """Return the last task or command before the word at index `at`, or an empty string."""
     return next((one for one in reversed(line.words[:at]) if one in line.names), "")
 
 
 def _find_option_index(line: CommandLine, name: str) -> int:
     """Return the index of the word that contains the option `name`, or 0 if no word does."""
-
-    def has_option(argument: str) -> bool:
-        if argument.startswith("--"):
-            return argument[2:].partition("=")[0] == name
-        return len(name) == 1 and argument.startswith("-") and name in argument
-
-    return next((index for index, one in enumerate(line.words) if has_option(one)), 0)
+    for index, word in enumerate(line.words):
+        is_short = len(name) == 1 and re.match("-[^-]", word) and name in word
+        if is_short or word.partition("=")[0] == f"--{name}":
+            return index
+    return 0
 
 
 def _explain_profile_syntax(
     line: CommandLine, wrong: str, dropped: Sequence[str], name: str = ""
 ) -> TorchyardError:
-    """Return the error for a profile that was given as the words `dropped`, not as profile=NAME."""
-    message = f"{wrong}: {_PROFILE_SYNTAX}"
+    """Return the error for a profile that was given as other words than profile=NAME."""
+    message = f"{wrong}: choose a profile with profile=NAME"
     if line.has_profile(name):
         return SettingsError(message, hint=_format_corrected_line(line, dropped, name))
     if name:
@@ -284,7 +254,7 @@ def _explain_profile_syntax(
 
 
 def _format_corrected_line(line: CommandLine, dropped: Sequence[str], profile: str) -> str:
-    """Return the command line without the words in `dropped`, and with profile=`profile`."""
+    """Return the command line without the words in `dropped`, and with a valid profile argument."""
     remaining = [one for one in line.words if one not in dropped and not one.startswith("profile=")]
     has_task = any(one in line.names for one in remaining)
     return _format_command([*remaining, *([] if has_task else ["build"]), f"profile={profile}"])

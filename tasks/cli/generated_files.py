@@ -1,7 +1,4 @@
-"""Write the generated files of this checkout: `python -m tasks.cli.generated_files`.
-
-Tests compare each file with the output of this module.
-"""
+"""Write the generated files of this checkout: `python -m tasks.cli.generated_files`."""
 
 import sys
 from collections.abc import Mapping

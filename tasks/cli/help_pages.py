@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class CommandOption:
-    """The option `--name VALUE` of a command, or the flag `--name` if `value` is ""."""
+class Option:
+    """A command-line option. It is a flag if `value`, the placeholder in its help, is ""."""
 
     name: str
     meaning: str
@@ -14,9 +14,10 @@ class CommandOption:
 
 @dataclass(frozen=True)
 class CommandPage:
-    """The help page of a command: one line for `doit list`, details, and an example.
+    """The help page of a command.
 
-    `group` is the heading in `doit list`; `takes` names the positional argument, "" for none.
+    `group` is the heading in `doit list`, and `doc` the line there. `takes` is the name of the
+    positional argument, or "" if the command has none.
     """
 
     name: str
@@ -24,15 +25,16 @@ class CommandPage:
     doc: str
     more: str
     example: str
-    options: tuple[CommandOption, ...] = ()
+    options: tuple[Option, ...] = ()
     takes: str = ""
 
 
 @dataclass(frozen=True)
 class StagePage:
-    """The help page of a stage, for readers who do not know the code.
+    """The help page of a stage.
 
-    `settings` are dotted keys or sections. `start` says how to run the stage; "" for `doit NAME`.
+    `settings` are dotted keys or sections. `start` tells how to run the stage; by default, `doit`
+    with its name.
     """
 
     name: str
@@ -46,17 +48,24 @@ class StagePage:
 
     @property
     def log(self) -> str:
-        """Return the file name of the log in build/PROFILE/logs; "" for `doit build`."""
+        """Return the file name of the log, or an empty string for `doit build`, which has none."""
         names = {"build": "", "extensions": "extension-NAME.log"}
         return names.get(self.name, f"{self.name}.log")
 
 
-_JSON_OPTION = CommandOption("json", "also write the result to FILE as JSON", "FILE")
+_JSON_OPTION = Option("json", "also write the result to FILE as JSON", "FILE")
 COMMAND_GROUPS = ("begin", "look", "when it fails", "share", "undo", "torchyard itself")
 BEGIN, LOOK, FAILED, SHARE, UNDO, DEVELOPMENT = COMMAND_GROUPS
 
+
+def _create_page(  # noqa: PLR0913 - one parameter per field
+    name: str, group: str, doc: str, more: str, example: str, *options: Option, takes: str = ""
+) -> CommandPage:
+    return CommandPage(name, group, doc, more, example, options, takes)
+
+
 COMMAND_PAGES = (
-    CommandPage(
+    _create_page(
         "init",
         BEGIN,
         "answer four questions (GPU, strategy, extensions, location) to write your settings",
@@ -66,154 +75,139 @@ COMMAND_PAGES = (
         "terminal, no question is asked. The answers are checked before the file is written. "
         "Only --force replaces an existing file, and keeps a backup beside it.",
         'doit init --card "RTX 5090" --extensions 3dgs --into ~/miniconda3/envs/gs/bin/python',
-        (
-            CommandOption("card", "GPU names or capabilities, comma-separated, or cpu", "CARDS"),
-            CommandOption("way", "the strategy: auto, prebuilt, source or existing", "WAY"),
-            CommandOption(
-                "extensions", "known names, folders, git URLs, 3dgs, or none; with commas", "NAMES"
-            ),
-            CommandOption(
-                "into", "install into this Python; for existing: use its torch", "PYTHON"
-            ),
-            CommandOption("yes", "ask no questions and take the defaults"),
-            CommandOption("force", "replace config/local.yaml and keep a backup"),
-        ),
+        Option("card", "GPU names or capabilities, comma-separated, or cpu", "CARDS"),
+        Option("way", "the strategy: auto, prebuilt, source or existing", "WAY"),
+        Option("extensions", "known names, folders, git URLs, 3dgs, or none; with commas", "NAMES"),
+        Option("into", "install into this Python; for existing: use its torch", "PYTHON"),
+        Option("yes", "ask no questions and take the defaults"),
+        Option("force", "replace config/local.yaml and keep a backup"),
     ),
-    CommandPage(
+    _create_page(
         "doctor",
         BEGIN,
         "check what could stop a build here; each problem comes with the command that fixes it",
         "Changes nothing, unless you pass --accept. Works with a broken profile. Every build runs "
         "the quick checks first. To ignore a check, add its name to doctor.ignore.",
         "doit doctor --json doctor.json",
-        (
-            _JSON_OPTION,
-            CommandOption("accept", "plan with the GPUs and CUDA toolkits that are here now"),
-            CommandOption("verbose", "list the checks that passed, too"),
-        ),
+        _JSON_OPTION,
+        Option("accept", "plan with the GPUs and CUDA toolkits that are here now"),
+        Option("verbose", "list the checks that passed, too"),
     ),
-    CommandPage(
+    _create_page(
         "explain",
         LOOK,
         "show what doit build would do for each stage, why, and how long it takes",
         "Changes nothing. A stage runs, is up to date, or may run, if an earlier stage changes its "
         "inputs. For compile, the number of objects to compile is shown.",
         "doit explain --json plan.json",
-        (_JSON_OPTION,),
+        _JSON_OPTION,
     ),
-    CommandPage(
+    _create_page(
         "settings",
         LOOK,
         "show every value, and the file and line that set it",
         "Later sources override earlier ones: default.yaml, the profile, config/local.yaml, "
         "TORCHYARD__SECTION__KEY. Works with a broken profile.",
         "doit settings",
-        (_JSON_OPTION,),
+        _JSON_OPTION,
     ),
-    CommandPage(
+    _create_page(
         "history",
         LOOK,
         "list the runs of this profile: time, command, result, and what was rebuilt",
         "The last 50 runs are kept in build/PROFILE/records/runs.",
         "doit history",
-        (_JSON_OPTION,),
+        _JSON_OPTION,
     ),
-    CommandPage(
+    _create_page(
         "report",
         LOOK,
         "write the last run as an HTML page, a Perfetto trace, and text for a bug report",
         "The page works offline. User names, host names, home folders and tokens are removed.",
         "doit report --out report/",
-        (
-            CommandOption("run", "report the run NAME; doit history lists the names", "NAME"),
-            CommandOption("against", "compare with the run NAME", "NAME"),
-            CommandOption("out", "write the files into FOLDER", "FOLDER"),
-        ),
+        Option("run", "report the run NAME; doit history lists the names", "NAME"),
+        Option("against", "compare with the run NAME", "NAME"),
+        Option("out", "write the files into FOLDER", "FOLDER"),
     ),
-    CommandPage(
+    _create_page(
         "matrix",
         LOOK,
         "list the builds of this profile's matrix and their states",
         "To build a single combination, run doit build profile=NAME@COMBINATION.",
         "doit matrix --workflow github --out .github/workflows/torch.yml",
-        (
-            CommandOption("build", "build and publish all that are not up to date, one by one"),
-            CommandOption("workflow", "print a workflow; KIND is github or slurm", "KIND"),
-            CommandOption("out", "write the workflow to FILE", "FILE"),
-            _JSON_OPTION,
-        ),
+        Option("build", "build and publish all that are not up to date, one by one"),
+        Option("workflow", "print a workflow; KIND is github or slurm", "KIND"),
+        Option("out", "write the workflow to FILE", "FILE"),
+        _JSON_OPTION,
     ),
-    CommandPage(
+    _create_page(
         "diagnose",
         FAILED,
         "show why the last build failed, or explain any log: cause and remedy",
         "Shows the first real error, its cause if it is known, what to do, and the path of the "
         "whole log. Works with a broken profile, and with logs of other programs.",
         "doit diagnose --log ~/pip.log",
-        (CommandOption("log", "read FILE; /dev/stdin works, too", "FILE"), _JSON_OPTION),
+        Option("log", "read FILE; /dev/stdin works, too", "FILE"),
+        _JSON_OPTION,
     ),
-    CommandPage(
+    _create_page(
         "publish",
         SHARE,
         "put the wheels on a package index for pip and uv",
         "Published files never change. Wheels that are already on the index are only checked.",
         "doit publish --dest me@server:/srv/wheels",
-        (
-            CommandOption("dest", "a folder, user@host:path, or a command with {index}", "PLACE"),
-            CommandOption("check", "check everything on the index and change nothing"),
-            CommandOption("yank", "hide wheel NAME from pip unless its version is pinned", "NAME"),
-            CommandOption("because", "the reason for the yank", "TEXT"),
-            CommandOption("unyank", "make the yanked wheel NAME available again", "NAME"),
-        ),
+        Option("dest", "a folder, user@host:path, or a command with {index}", "PLACE"),
+        Option("check", "check everything on the index and change nothing"),
+        Option("yank", "hide wheel NAME from pip unless its version is pinned", "NAME"),
+        Option("because", "the reason for the yank", "TEXT"),
+        Option("unyank", "make the yanked wheel NAME available again", "NAME"),
     ),
-    CommandPage(
+    _create_page(
         "lock",
         SHARE,
         "write to torchyard.lock what this profile was built from",
         "Locks commits, files and package digests. Later builds use exactly these.",
         "doit lock --check",
-        (
-            CommandOption("check", "show where lock and build differ; exit 1 if they do"),
-            CommandOption("update", "lock the commits that the refs point to now; then build"),
-        ),
+        Option("check", "show where lock and build differ; exit 1 if they do"),
+        Option("update", "lock the commits that the refs point to now; then build"),
     ),
-    CommandPage(
+    _create_page(
         "bundle",
         SHARE,
         "collect everything that this profile is built from, for a machine without a network",
         "On that machine, set offline: PATH in config/local.yaml to build from the bundle.",
         "doit bundle --dest gs.tar",
-        (CommandOption("dest", "a folder, or FILE.tar", "PATH"),),
+        Option("dest", "a folder, or FILE.tar", "PATH"),
     ),
-    CommandPage(
+    _create_page(
         "verify",
         SHARE,
         "check a wheel against its records and its declared requirements",
         "Checks RECORD, the SBOM, the statement beside the wheel, and the manifests of this "
         "profile. Exits with 1 if a check fails.",
         "doit verify wheelhouse/NAME.whl",
-        (CommandOption("wheel", "check FILE", "FILE"),),
+        Option("wheel", "check FILE", "FILE"),
         takes="WHEEL",
     ),
-    CommandPage(
+    _create_page(
         "restore",
         UNDO,
         "restore the packages that install.into replaced in your environment",
         "Without --yes, it shows what would be restored. It needs no network, and works after "
         "the settings have changed.",
         "doit restore --yes",
-        (CommandOption("yes", "restore the packages"),),
+        Option("yes", "restore the packages"),
     ),
-    CommandPage(
+    _create_page(
         "purge",
         UNDO,
         "remove everything that this profile built",
         "Without --yes, it shows what would be removed. It removes only folders that torchyard "
         "made, and keeps source trees with changes of yours.",
         "doit purge --yes",
-        (CommandOption("yes", "remove the files"),),
+        Option("yes", "remove the files"),
     ),
-    CommandPage(
+    _create_page(
         "check",
         DEVELOPMENT,
         "lint, type-check and test torchyard, and build its site if mkdocs is installed",
@@ -233,45 +227,32 @@ DOIT_COMMANDS = {
 }
 
 # Overview of `doit help`: commands by the user's intention
-TYPICAL_STEPS = (
-    (
-        "the first build",
-        (
-            ("doit init", "choose your GPU, extensions and environment; optional"),
-            ("doit doctor", "check what could stop the build, and how to fix it"),
-            ("doit build", "build all: torch, and the extensions compiled for your GPU"),
-            ("doit validate", "test the build; without a GPU, run the tests that need none"),
-            ("build/PROFILE/run python …", "run any program with the torch that was built"),
-        ),
-    ),
-    (
-        "after a pull, an edit, another setting",
-        (
-            ("doit explain", "show what would run now, why, and how long it takes"),
-            ("doit build", "rebuild only what changed"),
-            ("doit history", "list what earlier runs did"),
-        ),
-    ),
-    (
-        "when it fails",
-        (
-            ("doit diagnose", "show the first real error, its cause and the remedy"),
-            ("doit settings", "show every value and where it was set"),
-            ("doit report", "write the last run as a page, and as text for a bug report"),
-            ("doit restore", "restore the torch that your environment had"),
-        ),
-    ),
-    (
-        "share",
-        (
-            ("doit publish", "put the wheels on a package index"),
-            ("doit lock", "record what was built, to build the same again"),
-            ("doit bundle", "collect everything for a machine without a network"),
-            ("doit matrix", "build several versions of one profile"),
-        ),
-    ),
-)
-
+TYPICAL_STEPS = {
+    "the first build": {
+        "doit init": "choose your GPU, extensions and environment; optional",
+        "doit doctor": "check what could stop the build, and how to fix it",
+        "doit build": "build all: torch, and the extensions compiled for your GPU",
+        "doit validate": "test the build; without a GPU, run the tests that need none",
+        "build/PROFILE/run python …": "run any program with the torch that was built",
+    },
+    "after a pull, an edit, another setting": {
+        "doit explain": "show what would run now, why, and how long it takes",
+        "doit build": "rebuild only what changed",
+        "doit history": "list what earlier runs did",
+    },
+    "when it fails": {
+        "doit diagnose": "show the first real error, its cause and the remedy",
+        "doit settings": "show every value and where it was set",
+        "doit report": "write the last run as a page, and as text for a bug report",
+        "doit restore": "restore the torch that your environment had",
+    },
+    "share": {
+        "doit publish": "put the wheels on a package index",
+        "doit lock": "record what was built, to build the same again",
+        "doit bundle": "collect everything for a machine without a network",
+        "doit matrix": "build several versions of one profile",
+    },
+}
 
 STAGE_PAGES = (
     StagePage(

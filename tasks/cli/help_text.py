@@ -18,13 +18,10 @@ HELP_PAGES: Mapping[str, help_pages.StagePage | help_pages.CommandPage] = {
 
 
 def render_overview(columns: int, profile: str) -> Iterator[str]:
-    """Yield the lines of `doit help`; `profile` is the default profile."""
-    for title, steps in help_pages.TYPICAL_STEPS:
-        yield title
-        yield from _render_pairs(
-            [(_fill_profile(profile, step), doc) for step, doc in steps], columns
-        )
-        yield ""
+    """Yield the lines of `doit help`; `profile` is the name of the default profile."""
+    for title, steps in help_pages.TYPICAL_STEPS.items():
+        pairs = [(_fill_profile(profile, step), doc) for step, doc in steps.items()]
+        yield from (title, *_render_pairs(pairs, columns), "")
     stages = ", ".join(stage.name for stage in help_pages.STAGE_PAGES)
     yield from wrap_text(
         f"doit list shows every task. doit help NAME explains one: a stage ({stages}) or a "
@@ -35,18 +32,14 @@ def render_overview(columns: int, profile: str) -> Iterator[str]:
 
 
 def render_page(name: str, here: str, columns: int, profile: str) -> Iterator[str] | None:
-    """Return the lines of `doit help NAME`, or None if there is no such task.
-
-    `here` describes what the stage does in this profile; "" if there is no such text.
-    """
+    """Return the lines of `doit help NAME`, or None if no task or command has this name."""
     page = HELP_PAGES.get(name.partition(":")[0])
     if isinstance(page, help_pages.CommandPage):
         return _render_command_page(page, columns, profile)
     if page:
         return _render_stage_page(page, here, columns, profile)
-    if name in help_pages.DOIT_COMMANDS:
-        return iter(wrap_text(f"doit {name}: {help_pages.DOIT_COMMANDS[name]}", columns))
-    return None
+    doc = help_pages.DOIT_COMMANDS.get(name)
+    return iter(wrap_text(f"doit {name}: {doc}", columns)) if doc else None
 
 
 def _render_stage_page(
@@ -85,7 +78,7 @@ def _fill_profile(profile: str, text: str) -> str:
 
 
 def _render_pairs(pairs: Sequence[tuple[str, str]], columns: int) -> Iterator[str]:
-    """Yield each name with its description beside it; a long name takes at most half the width."""
+    """Yield the lines of a table of names and descriptions."""
     widest = max(measure_columns(name) for name, _ in pairs)
     width = min(widest, _MAX_NAME_WIDTH, columns // 2 - _PAGE_INDENT) + _PAGE_INDENT + _COLUMN_GAP
     for name, text in pairs:
@@ -94,7 +87,7 @@ def _render_pairs(pairs: Sequence[tuple[str, str]], columns: int) -> Iterator[st
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task in `doit list`; `state` is "" unless states were requested."""
+    """A task in `doit list`. `state` is empty without the option `--status`."""
 
     name: str
     doc: str
@@ -102,14 +95,17 @@ class TaskRow:
 
 
 def render_task_list(found: Iterable[TaskRow], columns: int) -> Iterator[str]:
-    """Yield the lines of `doit list`: build, the stages in order, then the commands by group.
-
-    Subtasks follow their group. Tasks without a help page are last, in doit's order.
-    """
+    """Yield the lines of `doit list`: build, the stages in order, and the commands by group."""
     remaining = {row.name: row for row in found}
+    groups: dict[str, list[str]] = {"build": []}
+    for stage in ("build", *(page.name for page in help_pages.STAGE_PAGES)):
+        groups["build"] += [stage, *(name for name in remaining if name.startswith(f"{stage}:"))]
+    for page in help_pages.COMMAND_PAGES:
+        groups.setdefault(page.group, []).append(page.name)
+    groups["others"] = list(remaining)
     widest = max(map(measure_columns, remaining), default=0)
     width = min(widest, max(columns // 3, _MAX_NAME_WIDTH // 2))
-    for title, names in (*_list_groups(remaining), ("others", list(remaining))):
+    for title, names in groups.items():
         group = [remaining.pop(name) for name in names if name in remaining]
         if group:
             yield title
@@ -118,17 +114,3 @@ def render_task_list(found: Iterable[TaskRow], columns: int) -> Iterator[str]:
             key = f"{'':{_PAGE_INDENT}}{state}{row.name}"
             indent = _PAGE_INDENT + len(state) + width + _COLUMN_GAP
             yield from format_labeled_lines(key, row.doc, indent, columns)
-
-
-def _list_groups(tasks: Mapping[str, TaskRow]) -> Iterator[tuple[str, list[str]]]:
-    stages = ["build", *(stage.name for stage in help_pages.STAGE_PAGES)]
-    yield (
-        "build",
-        [
-            name
-            for stage in stages
-            for name in (stage, *(task for task in tasks if task.startswith(f"{stage}:")))
-        ],
-    )
-    for group in help_pages.COMMAND_GROUPS:
-        yield group, [one.name for one in help_pages.COMMAND_PAGES if one.group == group]

@@ -1,19 +1,16 @@
-"""Open a profile: read settings and host, make the plan, and define all doit tasks.
-
-Opening writes nothing and uses no network. If the profile is broken, the tasks that help to fix it
-are still available.
-"""
+"""Open a profile, without writing or using the network, and define all doit tasks."""
 
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.cli.help_pages import COMMAND_PAGES, DOIT_COMMANDS, CommandOption
-from tasks.cli.running.doit_adapter import Reporter, build_reporter_class
+from tasks.cli.help_pages import COMMAND_PAGES, DOIT_COMMANDS, Option
+from tasks.cli.running.doit_adapter import build_reporter_class
 from tasks.cli.running.doit_tasks import DoitTask, generate_stage_tasks, resolve_user_path
 from tasks.cli.running.execute import Session, StageAction, run_command_action
 from tasks.core.errors import SettingsError, TorchyardError
@@ -29,7 +26,7 @@ from tasks.lock.opened_profile_io import (
 from tasks.planning.profile_plan import add_mirrors, build_layout, make_plan
 from tasks.planning.warnings import list_unused_setting_warnings
 from tasks.settings.layers_io import load_settings
-from tasks.settings.loaded_settings import LoadedSettings, add_setting_location
+from tasks.settings.loaded_settings import add_setting_location
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
 from tasks.settings.setting_errors import describe_unused_variables
 from tasks.stages.extensions.extension_checks_io import check_extensions
@@ -48,25 +45,21 @@ def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
     """Yield a doit task for each command of `tasks.cli.help_pages`."""
     for command in COMMAND_PAGES:
         run_command = partial(_run_command, command.name, subject)
-        task: DoitTask = {
+        yield {
             "basename": command.name,
             "doc": command.doc,
             "actions": [(run_command_action, [run_command])],
             "params": [_build_parameter(option) for option in command.options],
+            "pos_arg": f"{command.takes.lower()}s" if command.takes else None,
+            "io": {"capture": command.name != "init"},  # init is interactive
         }
-        if command.takes:
-            task["pos_arg"] = f"{command.takes.lower()}s"
-        if command.name == "init":
-            task["io"] = {"capture": False}  # init is interactive
-        yield task
 
 
-def _build_parameter(option: CommandOption) -> DoitTask:
+def _build_parameter(option: Option) -> DoitTask:
     """Return the doit parameter for an option. Paths are relative to where doit was started."""
-    parameter = {"name": option.name, "long": option.name, "help": option.meaning}
-    if not option.value:
-        return {**parameter, "type": bool, "default": False}
-    return {**parameter, "type": _OPTION_TYPES.get(option.value, str), "default": ""}
+    names = {"name": option.name, "long": option.name, "help": option.meaning}
+    kind = _OPTION_TYPES.get(option.value, str) if option.value else bool
+    return {**names, "type": kind, "default": "" if option.value else False}
 
 
 def _resolve_destination(argument: str) -> str:
@@ -107,8 +100,8 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
 ) -> Profile:
     """Load the settings of a profile and make its plan. Raises `TorchyardError` if this fails.
 
-    `knowledge` is loaded if it is None. `host_of` probes this machine, or reads the pinned host
-    facts. `local` replaces the content of config/local.yaml, unless it is None.
+    `host_of` returns the facts of this machine. `local` replaces the content of config/local.yaml,
+    unless it is None.
     """
     loaded = load_settings(root / "config", profile, environ, local)
     with add_setting_location(loaded):
@@ -121,11 +114,8 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
         host = host_of(query, layout.build / "host.json")
         facts = knowledge or load_knowledge(root / "config" / "knowledge")
         resolution, plan = make_plan(settings, host, facts, layout)
-        warnings = (
-            *list_release_warnings(loaded, root),
-            *plan.warnings,
-            *list_unused_setting_warnings(loaded, host, resolution),
-        )
+        unused = list_unused_setting_warnings(loaded, host, resolution)
+        warnings = (*list_release_warnings(loaded, root), *plan.warnings, *unused)
         plan = replace(plan, warnings=warnings)
         mirrors = add_mirrors(settings, facts).source.mirrors
         pinned = load_pinned_plan(settings, layout, resolution, plan, mirrors)
@@ -143,7 +133,7 @@ _NON_BUILDING_COMMANDS = frozenset({*DOIT_COMMANDS, "ignore"})
 
 
 def build_database_name(profile: str) -> str:
-    """Return the file name of doit's database; unsafe characters of `profile` are replaced."""
+    """Return the file name of doit's database for a profile."""
     return f".doit.db.{re.sub(r'[^A-Za-z0-9._-]', '_', profile)}"
 
 
@@ -158,11 +148,7 @@ class DoitSetup:
 def open_session(
     root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]
 ) -> DoitSetup:
-    """Open `profile` for doit.
-
-    Raises `TorchyardError` if the profile is broken, unless the requested task works with a broken
-    profile.
-    """
+    """Open a profile for doit. Raises `TorchyardError` if a requested task cannot run with it."""
     configure_stream(sys.stderr)  # doit writes load errors to stderr
     _reject_unknown_assignments(argv)
     try:
@@ -173,11 +159,19 @@ def open_session(
         can_run = argv[:1] == ["help"] or not _COMMANDS_FOR_BROKEN_PROFILE.isdisjoint(argv)
         if not can_run and not _is_matrix_lock(argv, subject):
             raise
+
+    def close_run(code: int) -> None:
+        from tasks.cli.running.run_boundaries import finalize_run  # noqa: PLC0415 - only for a build
+
+        if session:
+            finalize_run(session, code)
+
+    console, selected = (session.console, session.selected) if session else (Console(None), set())
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",
         "dep_file": str(root / build_database_name(profile)),
-        "reporter": _create_reporter(session),
+        "reporter": build_reporter_class(console, selected, close_run),
         "verbosity": 2,
         "continue": True,  # build the remaining extensions after one fails
         "torchyard_session": session,  # for torchyard_commands.py; doit ignores it
@@ -192,25 +186,12 @@ def open_session(
 
 
 def _is_matrix_lock(argv: Sequence[str], subject: SelectedProfile) -> bool:
-    """Return True for `doit lock` of a matrix, which opens the entries, not the profile itself."""
+    """Return True if the command is `doit lock`, and the profile has a matrix to lock instead."""
     if _list_positional_words(argv)[:1] != ["lock"] or split_profile_name(subject.name)[1]:
         return False
-    try:
+    with suppress(TorchyardError):
         return bool(expand_matrix(subject.read_settings().settings.matrix))
-    except TorchyardError:
-        return False
-
-
-def _create_reporter(session: Session | None) -> type[Reporter]:
-    if session is None:
-        return build_reporter_class(Console(None), set())
-
-    def close_run(code: int) -> None:
-        from tasks.cli.running.run_boundaries import finalize_run  # noqa: PLC0415 - only for a build
-
-        finalize_run(session, code)
-
-    return build_reporter_class(session.console, session.selected, close_run)
+    return False
 
 
 def _reject_unknown_assignments(argv: Sequence[str]) -> None:
@@ -218,12 +199,10 @@ def _reject_unknown_assignments(argv: Sequence[str]) -> None:
     for word in argv:
         name, equals, value = word.partition("=")
         if equals and name.isidentifier() and name != "profile":
-            raise SettingsError(
-                f'"{word}" is not an argument of doit',
-                location="the command line",
-                hint=f"to choose a profile: profile={value}; to set a key, edit the profile or "
-                "config/local.yaml, or set TORCHYARD__SECTION__KEY in the environment",
-            )
+            message = f'"{word}" is not an argument of doit'
+            hint = f"to choose a profile: profile={value}; to set a key, edit the profile or "
+            hint += "config/local.yaml, or set TORCHYARD__SECTION__KEY in the environment"
+            raise SettingsError(message, location="the command line", hint=hint)
 
 
 def _create_session(
@@ -241,6 +220,7 @@ def _create_session(
     console = Console(opened.plan, notices=lambda: _list_notices(opened, environ))
     console.profile = profile
     subject = SelectedProfile(root, profile, opened)
+    selected: set[str] = set()
 
     def run_gate() -> None:
         from tasks.cli.commands.doctor import check_before_build  # noqa: PLC0415 - only for a build
@@ -251,8 +231,6 @@ def _create_session(
         from tasks.doctor.auto_fix_io import run_with_auto_fix  # noqa: PLC0415 - only for a build
 
         return run_with_auto_fix(stage, run, opened)
-
-    selected: set[str] = set()
 
     def read_run_header() -> Mapping[str, Json]:
         from tasks.cli.running.run_boundaries import build_run_header  # noqa: PLC0415 - only for a build
@@ -276,23 +254,21 @@ def _create_session(
 
 
 def _pin_host_and_sources(opened: Profile, *, runs: bool) -> None:
-    """Pin the host facts and activate the bundle or the mirrors, before the first stage begins."""
     if not runs:  # as in `doit -o --help build`
         message = "nothing is built because the command line has --help"
         raise TorchyardError(message, hint="run the command without --help")
-    settings, host = opened.loaded.settings, opened.host
-    if not host.pinned:
+    settings, layout = opened.loaded.settings, opened.layout
+    if not opened.host.pinned:
         query = host_probe.HostQuery(settings.python, settings.toolkit.path)
-        host_probe.write_host_pin(opened.layout.build / "host.json", query, host)
+        host_probe.write_host_pin(layout.build / "host.json", query, opened.host)
     if opened.pinned_plan:
-        activate_sources(settings, opened.layout, opened.pinned_plan)
+        activate_sources(settings, layout, opened.pinned_plan)
 
 
 def _is_read_only_command(argv: Sequence[str]) -> bool:
     """Return True for `help`, `settings`, and `list` without --status.
 
-    These commands must not run a program that the settings name: the user may not have read the
-    settings yet.
+    They must not run a program that the settings name: the user may not have read the settings yet.
     """
     if not _HELP_OPTIONS.isdisjoint(argv):
         return True
@@ -323,20 +299,16 @@ def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
 
     yield from opened.loaded.warnings
     yield from describe_unused_variables(environ)
-    yield from _describe_gpu_changes(opened.loaded, opened.host)
+    if opened.host.pinned and opened.loaded.settings.target.gpus == "auto":
+        current, pinned = (
+            ", ".join(sorted({gpu.capability for gpu in gpus})) or "none"
+            for gpus in (host_probe.list_gpus(), opened.host.gpus)
+        )
+        if current != pinned:
+            yield (
+                f"the GPUs of this machine are now {current}, but this profile was planned for "
+                f"{pinned}; nothing is rebuilt for that. To plan for the new GPUs: "
+                "doit doctor --accept"
+            )
     yield from list_capability_warnings(opened.loaded, opened.host, opened.knowledge)
     yield from list_known_bad_warnings(opened.knowledge, opened.host, opened.choice)
-
-
-def _describe_gpu_changes(loaded: LoadedSettings, host: Host) -> Iterator[str]:
-    """Yield a notice if the GPUs of this machine differ from the pinned ones."""
-    if not host.pinned or loaded.settings.target.gpus != "auto":
-        return
-    current = {gpu.capability for gpu in host_probe.list_gpus()}
-    pinned = {gpu.capability for gpu in host.gpus}
-    if current != pinned:
-        new, old = (", ".join(sorted(one)) or "none" for one in (current, pinned))
-        yield (
-            f"the GPUs of this machine are now {new}, but this profile was planned for {old}; "
-            "nothing is rebuilt for that. To plan for the new GPUs: doit doctor --accept"
-        )

@@ -47,7 +47,7 @@ def test_a_build_is_put_into_an_environment_and_taken_out_again(
     assert "is kept: it has the replaced packages of" in yard.must("purge")
     told = yard.must("restore")
     assert f"torch {version} → 2.5.1" in told
-    assert "nothing was changed; to restore it: doit restore --yes profile=trial" in told
+    assert "to restore these files, run: doit restore --yes profile=trial" in told
     done = yard.must("restore", "--yes")
     assert "every file is identical to the original" in done
     assert "install.into is still set" in done

@@ -26,7 +26,7 @@ from tasks.system.output import print_report, print_warning, show_progress
 def run(subject: SelectedProfile, dest: str = "") -> None:
     """Write the bundle to `dest`, a folder or a FILE.tar.
 
-    Raises `TorchyardError` if no build is finished, or if the build differs from torchyard.lock.
+    Raises `TorchyardError` if no build is finished, or if it differs from torchyard.lock.
     """
     if not dest:
         hint = "name a folder or FILE.tar: doit bundle --dest PATH"
@@ -36,16 +36,21 @@ def run(subject: SelectedProfile, dest: str = "") -> None:
     section = _read_built_section(finished, subject)
     folder = bundle_archive_io.prepare_bundle_folder(place)
     with files.lock_folder(finished.layout.build):
-        bundle = _collect_bundle(finished, section, folder, subject.name)
-        complete_bundle = bundle_archive_io.finish_bundle(folder, place, bundle)
-    _show_bundle(place, complete_bundle)
+        collected = _collect_bundle(finished, section, folder, subject.name)
+        bundle = bundle_archive_io.finish_bundle(folder, place, collected)
+    mib = sum(packed.size for packed in bundle.files.values()) // 2**20
+    wheels = sum(name.startswith(f"{WHEELS_FOLDER}/") for name in bundle.files)
+    git = len(bundle.repositories)
+    print_report(
+        f"{place}: {wheels} packages, {git} repositor{'y' if git == 1 else 'ies'}, "
+        f"{format_size(mib)}, for Python {bundle.python} on {bundle.platform}\n"
+        "copy the bundle, torchyard.lock and config/ to the other machine; there, set offline: "
+        "PATH in config/local.yaml or TORCHYARD__OFFLINE=PATH; PATH is the copy of the bundle"
+    )
 
 
 def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> LockSection:
-    """Return the torchyard.lock section that describes the finished build.
-
-    Raises `TorchyardError` if the section in torchyard.lock differs.
-    """
+    """Return the lock section of the build. Raises `TorchyardError` if torchyard.lock differs."""
     for name, reason in finished.left_out.items():
         consequence = "the bundle does not contain it, so it cannot be built offline"
         print_warning(f"{name} is optional and was not built ({reason}): {consequence}")
@@ -54,23 +59,22 @@ def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> Lo
     locked = pinned.section if pinned else None
     merged = merge_kept_extensions(built, locked, finished.left_out)
     if locked and (differences := list(compare_sections(locked, merged))):
-        raise TorchyardError(
-            f"the build differs from torchyard.lock: {differences[0]}",
-            hint="to build what is locked: doit build; to lock this build: doit lock; "
-            f"to list all differences: doit lock --check profile={subject.name}",
-        )
+        message = f"the build differs from torchyard.lock: {differences[0]}"
+        hint = "to build what is locked: doit build; to lock this build: doit lock; "
+        hint += f"to list all differences: doit lock --check profile={subject.name}"
+        raise TorchyardError(message, hint=hint)
     return built
 
 
 def _collect_bundle(
     finished: FinishedBuild, section: LockSection, folder: Path, profile: str
 ) -> Bundle:
-    log = finished.layout.logs / "bundle.log"
-    clones = list(_list_repositories(finished))
-    for one in clones:
+    log, repositories = finished.layout.logs / "bundle.log", {}
+    for one in _list_repositories(finished):
         show_progress(f"bundling {redact_secrets(one.url)}")
-        name = bundle_archive_io.build_repository_name(one.url)
-        bundle_archive_io.store_commit(one, folder / "git" / name, log)
+        path = f"git/{bundle_archive_io.build_repository_name(one.url)}"
+        bundle_archive_io.store_commit(one, folder / path, log)
+        repositories[redact_secrets(one.url)] = path
     show_progress("downloading the packages")
     _collect_packages(finished, section, folder / WHEELS_FOLDER)
     return Bundle(
@@ -79,10 +83,7 @@ def _collect_bundle(
         profile=profile,
         python=section.python,
         platform=section.platform,
-        repositories={
-            redact_secrets(one.url): f"git/{bundle_archive_io.build_repository_name(one.url)}"
-            for one in clones
-        },
+        repositories=repositories,
         archives=dict(_collect_archives(finished, folder)),
     )
 
@@ -92,30 +93,29 @@ def _list_repositories(finished: FinishedBuild) -> Iterator[BundledCommit]:
         match stage.job:
             case SourceJob(kind="git") as job:
                 yield from bundle_archive_io.list_commits(job.location, Path(job.tree), job.ref)
-            case SourceJob(kind="path") as job:
-                print_warning(f"the bundle does not contain your own source tree {job.location}")
+            case SourceJob(kind="path", location=location):
+                print_warning(
+                    f"the bundle does not contain your source tree {location}; copy it to the "
+                    "other machine yourself"
+                )
     for one in finished.extensions:
         if one.kind == "git":
             yield from bundle_archive_io.list_commits(one.location, Path(one.clone), one.ref)
 
 
 def _collect_packages(finished: FinishedBuild, section: LockSection, wheels: Path) -> None:
-    layout = finished.layout
+    layout, log = finished.layout, finished.layout.logs / "bundle.log"
     wheels.mkdir(exist_ok=True)
-    collector = PackageCollector(
-        wheels, finished.deps.python, layout.build / "locking", layout.logs / "bundle.log"
-    )
+    collector = PackageCollector(wheels, finished.deps.python, layout.build / "locking", log)
     for file, sha256 in _list_kept_files(finished):
         collector.copy_file(file, sha256)
     collector.download_packages(section.torch.packages, finished.choice.index)
+    components = (*section.extensions.values(), section.torch)
     groups = [section.packages, section.toolkit]
-    for extension in section.extensions.values():
-        groups += [extension.requires, extension.packages]
-    for packages in groups:
+    groups += [group for one in components for group in (one.requires, one.packages)]
+    for packages in groups[:-2]:
         collector.download_packages(packages)
-    groups += [section.torch.requires, section.torch.packages]
     digests = {one for group in groups for file_digests in group.values() for one in file_digests}
-    components = (section.torch, *section.extensions.values())
     collector.remove_unlisted(digests | {one.sha256 for one in components})
 
 
@@ -145,17 +145,3 @@ def _collect_archives(finished: FinishedBuild, folder: Path) -> Iterator[tuple[s
             collector = PackageCollector(folder / "sources", "", job.state, job.log)
             collector.copy_file(Path(job.state) / "downloads" / name, digest)
             yield redact_secrets(job.location), f"sources/{name}"
-
-
-def _show_bundle(place: Path, bundle: Bundle) -> None:
-    mib = sum(packed.size for packed in bundle.files.values()) // 2**20
-    wheels = sum(name.startswith(f"{WHEELS_FOLDER}/") for name in bundle.files)
-    git = len(bundle.repositories)
-    print_report(
-        f"{place}: {wheels} packages, {git} repositor{'y' if git == 1 else 'ies'}, "
-        f"{format_size(mib)}, for Python {bundle.python} on {bundle.platform}"
-    )
-    print_report(
-        "copy the bundle, torchyard.lock and config/ to the other machine; there, set offline: "
-        "PATH in config/local.yaml or TORCHYARD__OFFLINE=PATH; PATH is the copy of the bundle"
-    )

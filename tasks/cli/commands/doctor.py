@@ -1,16 +1,12 @@
-"""`doit doctor`: find what could stop this profile on this machine before anything is built.
-
-Nothing is changed without `--accept`. The network is used only to test connections. A build runs
-the fast checks (a few milliseconds) before it writes anything.
-"""
+"""`doit doctor`: find what could stop this profile on this machine before anything is built."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.core.canonical_json import format_canonical_json
+from tasks.cli.commands.json_output import write_json_result
 from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
-from tasks.core.errors import TorchyardError, redact_secrets
+from tasks.core.errors import TorchyardError
 from tasks.core.text_layout import format_labeled_lines, wrap_text
 from tasks.doctor.check_result import CheckResult, Level, report_ok, report_problem
 from tasks.doctor.examine_host import build_probe_request, check_host
@@ -19,7 +15,6 @@ from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.planning.profile_plan import build_layout
 from tasks.system import screen
-from tasks.system.files import write_user_file
 from tasks.system.hardware import host_probe
 from tasks.system.output import print_report, print_warning
 from tasks.system.profile_hint import add_profile_argument
@@ -29,10 +24,7 @@ _FINDING_INDENT = 28  # width of the columns before the finding
 
 
 def format_check_table(found: Iterable[CheckResult], columns: int) -> Iterator[str]:
-    """Yield the lines of a table of check results, wrapped at `columns`.
-
-    Commands are not wrapped, so that they can be copied.
-    """
+    """Yield the lines of a table of check results. Commands are not wrapped, to be copied."""
     width = max(columns, _FINDING_INDENT + 30)
     before = ""
     for result in found:
@@ -55,27 +47,22 @@ _MANDATORY_CHECKS = frozenset[CheckId]({"compiler", "git"})  # stages cannot run
 def run(
     subject: SelectedProfile, json: str = "", accept: bool = False, verbose: bool = False
 ) -> None:
-    """Print the settings, a line per finding, and one line that lists the passed checks.
-
-    With `verbose`, also print a line per passed check. Raises `TorchyardError` for a problem.
-    """
+    """Print the results of the checks. Raises `TorchyardError` if there is a problem."""
     if accept and _accept_host(subject) and not subject.opened:
         hint = add_profile_argument("run doit doctor again to check it", subject.name)
         print_report(f"the profile did not open with the previously pinned host: {hint}")
         return
     results = run_host_checks(subject)
     problems, counts = _filter_by_level(results, "problem"), _format_level_counts(results)
-    if json:
-        document = {"profile": subject.name, "found": results, "problems": len(problems)}
-        write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
+    document = {"profile": subject.name, "found": results, "problems": len(problems)}
+    write_json_result(json, document)
     findings = {found.id for found in results if found.level != "ok"} | {"settings"}
     shown = [found for found in results if verbose or found.id in findings]
     width = screen.read_terminal_width(_MAX_TABLE_WIDTH)
     for line in format_check_table(shown, width):
         print_report(line)
-    if passed := dict.fromkeys(found.id for found in results if found not in shown):
-        for line in format_labeled_lines("ok", ", ".join(passed), 13, width):
-            print_report(line)
+    if passed := ", ".join(dict.fromkeys(found.id for found in results if found not in shown)):
+        screen.print_labeled_text("ok", passed, 13, width)
     if problems:
         raise TorchyardError(counts, hint="follow the hint of each problem above")
     warnings = len(_filter_by_level(results, "warning"))
@@ -84,10 +71,7 @@ def run(
 
 
 def check_before_build(subject: SelectedProfile) -> None:
-    """Run the fast checks before the first stage of a build.
-
-    Raises a `TorchyardError` that lists the problems, if there are any.
-    """
+    """Run the fast checks before a build. Raises a `TorchyardError` that lists the problems."""
     results = run_host_checks(subject, GATE_CHECK_IDS)
     _raise_problems(results)
     ignored = subject.opened.loaded.settings.doctor.ignore if subject.opened else ()
@@ -98,7 +82,7 @@ def check_before_build(subject: SelectedProfile) -> None:
 
 
 def refuse_known_bad(subject: SelectedProfile) -> None:
-    """Raise `TorchyardError`, as a build does, if the profile is a known bad combination."""
+    """Raise `TorchyardError` if the profile is a combination that is known not to work."""
     _raise_problems(run_host_checks(subject, frozenset({"known-bad"})))
 
 
@@ -112,9 +96,8 @@ def _raise_problems(found: tuple[CheckResult, ...]) -> None:
     if _MANDATORY_CHECKS.isdisjoint(one.id for one in problems):
         setting = f"doctor.ignore: [{', '.join(names)}]"
         hint += f"; to build anyway, set {setting} in config/local.yaml"
-    raise TorchyardError(
-        f"{_format_level_counts(found)}; nothing was built or changed\n{descriptions}", hint=hint
-    )
+    counts = f"{_format_level_counts(found)}; nothing was built or changed"
+    raise TorchyardError(f"{counts}\n{descriptions}", hint=hint)
 
 
 def run_host_checks(
@@ -130,16 +113,11 @@ def run_host_checks(
         knowledge = load_knowledge(subject.root / "config" / "knowledge")
     facts = read_host_facts(build_probe_request(subject.root, host, profile), checks)
     settings_results = _check_settings(subject) if "settings" in checks else ()
-    return tuple(
-        replace(
-            result,
-            todo=add_profile_argument(result.todo, subject.name),
-            level="ignored"
-            if (result.level, result.id in ignored) == ("problem", True)
-            else result.level,
-        )
-        for result in (*settings_results, *check_host(facts, profile, knowledge, checks))
-    )
+    results = []
+    for one in (*settings_results, *check_host(facts, profile, knowledge, checks)):
+        level: Level = "ignored" if one.level == "problem" and one.id in ignored else one.level
+        results.append(replace(one, todo=add_profile_argument(one.todo, subject.name), level=level))
+    return tuple(results)
 
 
 def _check_settings(subject: SelectedProfile) -> Iterator[CheckResult]:
@@ -173,10 +151,7 @@ def _format_problem(result: CheckResult) -> str:
 
 
 def _accept_host(subject: SelectedProfile) -> bool:
-    """Pin the current host facts, even if the old pin prevents the profile from opening.
-
-    Return False if the settings cannot be read.
-    """
+    """Pin the current host facts. Return False if the settings cannot be read."""
     try:
         settings = subject.read_settings().settings
     except TorchyardError:

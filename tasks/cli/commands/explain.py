@@ -1,22 +1,21 @@
-"""`doit explain`: print the decisions and what `doit build` would do now, with reasons and cost.
-
-The verdict `may run` means that an earlier stage runs: if the files that it writes stay the same,
-the later stage is skipped.
-"""
+"""`doit explain`: print the decisions and what `doit build` would do now, with reasons and cost."""
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import groupby
+from pathlib import PurePath
 from typing import Any, Literal
 
 from tasks.cli import decisions
 from tasks.cli.commands.doctor import refuse_known_bad
+from tasks.cli.commands.json_output import write_json_result
 from tasks.cli.running import rebuild_reason
 from tasks.cli.running.execute import load_stage_module
-from tasks.core.canonical_json import convert_to_json, format_canonical_json
+from tasks.core.canonical_json import convert_to_json
 from tasks.core.deps_model import CompilerCache, DepsManifest
-from tasks.core.errors import TorchyardError, redact_secrets
+from tasks.core.errors import TorchyardError
 from tasks.core.model import Plan, Stage
 from tasks.doctor import folder_facts_io
 from tasks.doctor.examine_host import build_probe_request
@@ -30,7 +29,6 @@ from tasks.stages.env.model import Environment
 from tasks.stages.env.run import preview_environment
 from tasks.stages.source.tree_changes_io import preview_source_changes
 from tasks.system import manifests
-from tasks.system.files import write_user_file
 from tasks.system.hardware import capacity
 from tasks.system.output import print_report
 from tasks.system.screen import print_labeled_text, print_status_rows
@@ -41,7 +39,10 @@ _CHANGED_REASON = "its outputs or inputs were changed"
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a stage, with reasons; `preview` is set only for a compile stage."""
+    """What a build would do with a stage, and why. `preview` is set only for a `compile` stage.
+
+    A stage `may run` if an earlier one runs: it is skipped if its input files then stay the same.
+    """
 
     stage: str
     verdict: Literal["up to date", "runs", "may run"]
@@ -50,40 +51,29 @@ class Verdict:
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
-    """Print the decisions, a line per stage in order, and the expected cost.
-
-    Raises `TorchyardError` if the profile is broken, or if it is a known bad combination, which
-    `doit build` refuses.
-    """
+    """Print the decisions, the stages and the cost. Raises the error that would stop a build."""
     opened = subject.require_profile()
     plan = opened.plan
     verdicts = list(explain_stages(plan))
     resolved = list(decisions.list_decisions(opened, _read_deps_results(plan, verdicts)))
     facts = _estimate_from_facts(subject, opened)
     cost = decisions.estimate_cost(_list_stage_costs(plan, verdicts), facts)
-    warnings = [
-        *plan.warnings,
-        *describe_unused_variables(os.environ),
-        *list_capability_warnings(opened.loaded, opened.host, opened.knowledge),
-        *list_known_bad_warnings(opened.knowledge, opened.host, opened.choice),
-    ]
+    warnings = [*plan.warnings, *describe_unused_variables(os.environ)]
+    warnings += list_capability_warnings(opened.loaded, opened.host, opened.knowledge)
+    warnings += list_known_bad_warnings(opened.knowledge, opened.host, opened.choice)
     show_decisions(resolved)
     for warning in warnings:
         print_labeled_text("WARNING", warning, _EXPLAIN_KEY_WIDTH)
     refuse_known_bad(subject)
-    if json:
-        document = {
-            "profile": subject.name,
-            "decisions": [convert_to_json(decision) for decision in resolved],
-            "stages": [_serialize_verdict(verdict) for verdict in verdicts],
-            "expected": {
-                **vars(cost.known),
-                "at_most": cost.at_most,
-                "unknown": list(cost.unknown),
-            },
-            "warnings": warnings,
-        }
-        write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
+    expected = {**vars(cost.known), "at_most": cost.at_most, "unknown": list(cost.unknown)}
+    document = {
+        "profile": subject.name,
+        "decisions": [convert_to_json(decision) for decision in resolved],
+        "stages": [_serialize_verdict(verdict) for verdict in verdicts],
+        "expected": expected,
+        "warnings": warnings,
+    }
+    write_json_result(json, document)
     print_status_rows(
         [
             (one.stage, one.verdict, "\n".join(map(str, filter(None, (*one.reasons, one.preview)))))
@@ -112,24 +102,22 @@ def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> decision
 
 def show_decisions(rows: Iterable[decisions.Decision]) -> None:
     """Print one row per decision."""
-    last = ""
-    for row in rows:
-        print_labeled_text("" if row.key == last else row.key, str(row), _EXPLAIN_KEY_WIDTH)
-        last = row.key
+    for key, group in groupby(rows, key=lambda row: row.key):
+        for index, row in enumerate(group):
+            print_labeled_text("" if index else key, str(row), _EXPLAIN_KEY_WIDTH)
     print_report("")
 
 
 def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> decisions.DepsResults:
-    """Return the results of the stage deps; empty if deps is not up to date or unreadable."""
+    """Return the results of the `deps` stage, with all fields None if they are not up to date."""
     deps, env = (next(one for one in plan.stages if one.kind == kind) for kind in ("deps", "env"))
     if any(one.stage == deps.name and one.verdict != "up to date" for one in found):
         return decisions.DepsResults()
-    try:
+    with suppress(TorchyardError):
         results = manifests.read_manifest(deps.job.manifest, DepsManifest)
         cache = manifests.read_manifest(env.job.cache, CompilerCache)
         return decisions.DepsResults(results, cache, preview_environment(env.job))
-    except TorchyardError:
-        return decisions.DepsResults()
+    return decisions.DepsResults()
 
 
 def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[decisions.StageCost]:
@@ -151,18 +139,17 @@ def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[decision
 
 def explain_stages(plan: Plan) -> Iterator[Verdict]:
     """Yield a verdict for each stage, in the order of a build."""
-    changing: set[str] = set()
-    environment = None
+    changing, environment = set[PurePath](), None
     for stage in plan.stages:
         verdict = _judge_stage(stage, changing, environment)
         if stage.kind == "env" and verdict.verdict == "runs":
             environment = preview_environment(stage.job)
         if verdict.verdict != "up to date":
-            changing.update(str(path) for path in stage.outputs)
+            changing.update(stage.outputs)
         yield verdict
 
 
-def _judge_stage(stage: Stage, changing: set[str], environment: Environment | None) -> Verdict:
+def _judge_stage(stage: Stage, changing: set[PurePath], environment: Environment | None) -> Verdict:
     if stage.kind == "source":  # source inspects the tree on every run: only changes count
         found = (*stage_record_io.find_rebuild_reasons(stage), *preview_source_changes(stage.job))
         reasons = tuple(dict.fromkeys(found))
@@ -171,7 +158,7 @@ def _judge_stage(stage: Stage, changing: set[str], environment: Environment | No
     has_check = not reasons and stage.uptodate_check == "stale"
     if has_check and load_stage_module(stage, "up_to_date").is_stale(stage.job):
         reasons = rebuild_reason.list_unlocked_sources(stage) or (_CHANGED_REASON,)
-    changed_inputs = [Path(path).stem for path in stage.inputs if str(path) in changing]
+    changed_inputs = [path.stem for path in stage.inputs if path in changing]
     if not reasons and not changed_inputs:
         return Verdict(stage.name, "up to date", ())
     preview = preview_build(stage.job, environment) if stage.kind == "compile" else None
@@ -181,11 +168,8 @@ def _judge_stage(stage: Stage, changing: set[str], environment: Environment | No
 
 
 def _serialize_verdict(verdict: Verdict) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "stage": verdict.stage,
-        "verdict": verdict.verdict,
-        "reasons": list(verdict.reasons),
-    }
+    document: dict[str, Any] = {"stage": verdict.stage, "verdict": verdict.verdict}
+    document["reasons"] = list(verdict.reasons)
     if verdict.preview:
         decision, ninja = verdict.preview.decision, verdict.preview.ninja
         document["folder"] = {

@@ -1,24 +1,18 @@
-"""`doit history`: print one line per run, the newest last.
-
-The command reads only the run records, so it also works with a broken profile.
-"""
+"""`doit history`: print one line per run, the newest last, also if the profile is broken."""
 
 import datetime
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
-from tasks.core.canonical_json import format_canonical_json
-from tasks.core.errors import redact_secrets
+from tasks.cli.commands.json_output import write_json_result
 from tasks.core.text_formatting import format_duration
-from tasks.core.text_layout import Glyphs, fit_columns, measure_columns
+from tasks.core.text_layout import fit_columns, measure_columns
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog import run_record_io
 from tasks.runlog.run_record import ALWAYS_CHECKED, Run
 from tasks.system import screen
-from tasks.system.files import write_user_file
 from tasks.system.output import print_report
 from tasks.system.profile_hint import format_profile_argument
 
@@ -28,20 +22,26 @@ _HISTORY_GAP = "  "
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
-    """Print one line per run. `json` is the path of an output file for all runs, "" for none."""
+    """Print one line per run, and write all runs to the file `json`, unless `json` is empty."""
     folder = subject.build / "records" / "runs"
     rows = [(one, _format_outcome(one, folder)) for one in run_record_io.read_runs(folder)][::-1]
-    if json:
-        runs = [_serialize_run(one, outcome) for one, outcome in rows]
-        document = {"profile": subject.name, "runs": runs}
-        write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
+    runs = [_serialize_run(one, outcome) for one, outcome in rows]
+    write_json_result(json, {"profile": subject.name, "runs": runs})
     if not rows:
         command = f"doit build{format_profile_argument(subject.name)}"
         print_report(f"no run of profile {subject.name} is recorded; start one: {command}")
-    width = screen.read_terminal_width(_MAX_HISTORY_WIDTH)
+    columns, glyphs = screen.read_terminal_width(_MAX_HISTORY_WIDTH), screen.choose_glyphs()
     table = [_build_history_row(one, outcome) for one, outcome in rows]
-    for line in _format_history_table(table, width, screen.choose_glyphs()):
-        print_report(line)
+    widths = [
+        min(max(map(measure_columns, column)), limit)
+        for column, limit in zip(zip(*table, strict=True), _COLUMN_WIDTHS, strict=False)
+    ]
+    for row in table:
+        line = ""
+        for text, width in zip(row, widths, strict=False):
+            fitted = fit_columns(text, width, glyphs)
+            line += fitted + " " * (width - measure_columns(fitted)) + _HISTORY_GAP
+        print_report(fit_columns(f"{line}{row[-1]}".rstrip(), columns, glyphs))
 
 
 def _format_outcome(one: Run, folder: PurePath) -> str:
@@ -60,31 +60,11 @@ def _build_history_row(one: Run, outcome: str) -> tuple[str, ...]:
         when = f"{start.astimezone():%Y-%m-%d %H:%M}"
         if outcome == "running":
             seconds = (datetime.datetime.now(datetime.UTC) - start).total_seconds()
-    rebuilt = "; ".join(_list_rebuilt_stages(one))
-    return when, " ".join(one.command), outcome, format_duration(seconds), rebuilt
-
-
-def _list_rebuilt_stages(one: Run) -> Iterator[str]:
-    """Yield texts such as `deps, env: first time` for consecutive stages with the same reason."""
+    rebuilt = []  # such as "deps, env: first time": consecutive stages with the same reason
     for reason, stages in groupby(one.active_stages, key=lambda stage: stage.full_reason):
         names = ", ".join(stage.name for stage in stages)
-        yield f"{names}: {reason}" if reason not in {"", ALWAYS_CHECKED} else names
-
-
-def _format_history_table(
-    rows: list[tuple[str, ...]], columns: int, glyphs: Glyphs
-) -> Iterator[str]:
-    """Yield one line per row; the last column takes the remaining width."""
-    widths = [
-        min(max(map(measure_columns, column)), limit)
-        for column, limit in zip(zip(*rows, strict=True), _COLUMN_WIDTHS, strict=False)
-    ]
-    for row in rows:
-        line = ""
-        for text, width in zip(row, widths, strict=False):
-            fitted = fit_columns(text, width, glyphs)
-            line += fitted + " " * (width - measure_columns(fitted)) + _HISTORY_GAP
-        yield fit_columns(f"{line}{row[-1]}".rstrip(), columns, glyphs)
+        rebuilt.append(f"{names}: {reason}" if reason not in {"", ALWAYS_CHECKED} else names)
+    return when, " ".join(one.command), outcome, format_duration(seconds), "; ".join(rebuilt)
 
 
 def _serialize_run(one: Run, outcome: str) -> dict[str, Any]:

@@ -1,8 +1,4 @@
-"""`doit init`: ask at most four questions and write config/local.yaml.
-
-The questions are GPU, strategy, extensions and location. A question is skipped if its option is on
-the command line. The plan is made from the answers before the file is written.
-"""
+"""`doit init`: ask at most four questions, plan with the answers, and write config/local.yaml."""
 
 import os
 import stat
@@ -32,7 +28,7 @@ from tasks.system.profile_hint import format_profile_argument
 
 T = TypeVar("T")
 LOCAL_SETTINGS_PATH = "config/local.yaml"
-_QUESTION_INDENT = 3
+_QUESTION_INDENT, _INDENT = 3, "   "
 _INTRODUCTION = (
     "Your answers are written to config/local.yaml, which overrides every profile. Press Enter for "
     "the default in brackets. To build a profile as it is, you do not need this: "
@@ -56,7 +52,7 @@ def is_interactive() -> bool:
 
 @dataclass(frozen=True)
 class _Interview:
-    """The questions of `doit init`. `given` maps each option name to its value, "" if not given."""
+    """The questions of `doit init`. `given` maps each option to its value, empty if not given."""
 
     given: Mapping[str, str]
     known: init_answers.InitFacts
@@ -64,13 +60,14 @@ class _Interview:
     columns: int
 
     def collect_answers(self, answers: init_answers.Answers) -> init_answers.Answers:
-        """Return `answers`, updated from the command-line options and the typed answers.
-
-        Raises `TorchyardError` for an invalid option.
-        """
-        for line in wrap_text(
-            _INTRODUCTION if self.ask else self._explain_defaults(), self.columns
-        ):
+        """Return the answers, updated from the command-line options and the typed answers."""
+        text = _INTRODUCTION
+        if not self.ask:
+            unset = ", ".join(f"--{name}" for name, value in self.given.items() if not value)
+            reason = "--yes was given" if is_interactive() else "there is no terminal"
+            text = f"no question is asked because {reason}"
+            text += f"; defaults are used for {unset}" if unset else ""
+        for line in wrap_text(text, self.columns):
             print_report(line)
         known, settings = self.known, self.known.settings
         title, default = "1. Which GPUs do you build for?", ", ".join(known.default_gpus) or "cpu"
@@ -81,37 +78,35 @@ class _Interview:
         title, options = "2. Which torch do you want?", self._list_strategy_facts(answers)
         default, parse = settings.torch.strategy, init_answers.parse_strategy
         strategy = self._answer("way", title, options, default, parse)
-        configured = ", ".join(one.name for one in settings.extensions)
         title, default = "3. Which CUDA extensions (comma-separated)?", "none"
-        facts = self._list_extension_facts()
-        if configured:
-            default, facts = "profile", (f"profile\tthose of the profile: {configured}", *facts)
+        facts = [
+            f"3dgs\t{_SPLATTING_HELP}",
+            f"NAME\ta known extension: {', '.join(sorted(known.knowledge.extensions))}",
+            "PLACE\tyour folder with a setup.py, or the URL of a git repository",
+            "none\tonly torch",
+        ]
+        if configured := ", ".join(one.name for one in settings.extensions):
+            default, facts = "profile", [f"profile\tthose of the profile: {configured}", *facts]
         parse_extensions = partial(
             init_answers.parse_extensions, knowledge=known.knowledge, root=known.root
         )
         extensions = self._answer("extensions", title, facts, default, parse_extensions)
         return self._ask_location(replace(answers, strategy=strategy, extensions=extensions))
 
-    def _explain_defaults(self) -> str:
-        unset = [f"--{name}" for name, value in self.given.items() if not value]
-        reason = "--yes was given" if is_interactive() else "there is no terminal"
-        defaults = f"; defaults are used for {', '.join(unset)}" if unset else ""
-        return f"no question is asked because {reason}{defaults}"
-
     def _answer(
         self, option: str, title: str, facts: Iterable[str], default: str, parse: Callable[[str], T]
     ) -> T | None:
-        """Return the parsed option or answer; None for the default, or if no question is asked.
+        """Return the parsed option or answer, or None for the default.
 
-        `facts` are lines shown below `title`: a text, or a word, a tab and the meaning of the word.
-        If `default` is "", the user must type an answer.
+        `facts` are lines shown below the title: a text, or a word, a tab and the meaning of the
+        word. If the default is empty, the user must type an answer.
         """
         if text := self.given[option]:
             try:
                 return parse(text)
             except TorchyardError as error:
-                location = f"--{option}"
-                raise TorchyardError(error.message, location=location, hint=error.hint) from error
+                error.location = f"--{option}"
+                raise
         if not self.ask:
             return None
         print_report("")
@@ -119,9 +114,7 @@ class _Interview:
         for fact in facts:
             word, tab, meaning = fact.rpartition("\t")
             indent = _QUESTION_INDENT + (11 if tab else 0)
-            screen.print_labeled_text(
-                f"{'':{_QUESTION_INDENT}}{word}", meaning, indent, self.columns
-            )
+            screen.print_labeled_text(_INDENT + word, meaning, indent, self.columns)
         while (text := _read_answer(default)) not in {"", default} or not default:
             try:
                 return parse(text)
@@ -134,7 +127,7 @@ class _Interview:
         if visible := ", ".join(self.known.visible_gpus):
             yield f"found in this machine: {visible}"
         else:
-            recent = ", ".join(f"{name} ({arch})" for name, arch in self.known.list_recent_gpus())
+            recent = ", ".join(self.known.list_recent_gpus())
             yield "no NVIDIA GPU was found in this machine"
             yield f"for example {recent}; other NVIDIA GPUs work, too"
         yield "enter names or capabilities, comma-separated, or cpu to build without CUDA"
@@ -154,18 +147,12 @@ class _Interview:
                 text += "" if one.possible else f"; not possible here: {one.why}"
             yield f"{one.strategy}\t{text}"
 
-    def _list_extension_facts(self) -> tuple[str, ...]:
-        return (
-            f"3dgs\t{_SPLATTING_HELP}",
-            f"NAME\ta known extension: {', '.join(sorted(self.known.knowledge.extensions))}",
-            "PLACE\tyour folder with a setup.py, or the URL of a git repository",
-            "none\tonly torch",
-        )
-
     def _ask_location(self, answers: init_answers.Answers) -> init_answers.Answers:
         title, default = "4. Where do you want to install torch?", "own"
         facts = [f"own\ta new environment in {self.known.build}"]
-        environments = _list_active_environments()
+        own = Path(sys.prefix).resolve()  # the environment of doit itself
+        active = dict.fromkeys(os.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
+        environments = [one for one in active if one and Path(one).resolve() != own]
         if is_existing := answers.strategy == "existing":
             title, default = "4. Which Python has the torch?", next(iter(environments), "")
             facts = []
@@ -178,28 +165,18 @@ class _Interview:
         return answer or answers
 
 
-def _list_active_environments() -> tuple[str, ...]:
-    """Return the folders of the active venv and conda environments, except that of doit itself."""
-    prefixes = (os.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
-    own = Path(sys.prefix).resolve()
-    return tuple(dict.fromkeys(one for one in prefixes if one and Path(one).resolve() != own))
-
-
 def _read_answer(default: str) -> str:
-    """Return the typed text, "" for Enter. Raises `TorchyardError` at the end of the input."""
+    """Return the typed text, which may be empty. Raises `TorchyardError` when the input ends."""
     from rich.prompt import Prompt  # noqa: PLC0415 - only in a terminal
     from rich.text import Text  # noqa: PLC0415
 
-    indent = " " * _QUESTION_INDENT
-    shown = Text(f"{indent}[{default}]" if default else indent[1:])
+    shown = Text(f"{_INDENT}[{default}]" if default else _INDENT[1:])
     try:
         return Prompt.ask(shown, default="", show_default=False).strip()
     except EOFError:
         print_report("")
-        raise TorchyardError(
-            "the input ended before the last answer; nothing was written",
-            hint="to take the defaults: doit init --yes",
-        ) from None
+        message = "the input ended before the last answer; nothing was written"
+        raise TorchyardError(message, hint="to take the defaults: doit init --yes") from None
 
 
 def run(  # noqa: PLR0913, PLR0917 - one parameter per option
@@ -219,17 +196,14 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     path, profile = subject.root / LOCAL_SETTINGS_PATH, format_profile_argument(subject.name)
     ask = is_interactive() and not yes
     if ask and not force and path.exists():
-        raise TorchyardError(
-            "this file already exists; no question was asked and nothing was written",
-            location=LOCAL_SETTINGS_PATH,
-            hint=f"edit it, or replace it: doit init --force{profile}; the old file is kept as "
-            f"{_choose_backup_path(path).name}",
-        )
+        message = "this file already exists; no question was asked and nothing was written"
+        hint = f"edit it, or replace it: doit init --force{profile}; the old file is kept as "
+        hint += _choose_backup_path(path).name
+        raise TorchyardError(message, location=LOCAL_SETTINGS_PATH, hint=hint)
     facts = init_answers.gather_init_facts(subject)
     given = {"card": card, "way": way, "extensions": extensions, "into": into}
-    answers = _Interview(given, facts, ask, screen.read_terminal_width()).collect_answers(
-        init_answers.build_default_answers(facts)
-    )
+    interview = _Interview(given, facts, ask, screen.read_terminal_width())
+    answers = interview.collect_answers(init_answers.build_default_answers(facts))
     if answers.companions and not facts.has_companion_settings:
         answers = _add_companions(subject, answers, facts.knowledge)
     text = init_answers.format_local_yaml(answers)
@@ -247,11 +221,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 def _add_companions(
     subject: SelectedProfile, answers: init_answers.Answers, knowledge: Knowledge
 ) -> init_answers.Answers:
-    """Return `answers` with only the companion packages that can be planned.
-
-    The user did not request these packages, so those that cannot be planned are left out. Raises
-    `TorchyardError` if the answers cannot be planned even without companion packages.
-    """
+    """Return the answers without the companion packages that cannot be planned."""
 
     def plan_with(companions: tuple[str, ...]) -> None:
         candidate = replace(answers, companions=companions or None)
@@ -270,17 +240,17 @@ def _add_companions(
             accepted = (*accepted, name)
     if accepted:
         reason = f"found in {answers.into}; they will be replaced together with torch"
-        print_report(f"companions: {', '.join(accepted)} ({reason})")
+        print_report(f"also selected: {', '.join(accepted)} ({reason})")
     return replace(answers, companions=accepted or None)
 
 
 def _plan_with_answers(
     subject: SelectedProfile, text: str, knowledge: Knowledge
 ) -> tuple[Profile | None, TorchyardError | None]:
-    """Return the planned profile with `text` as config/local.yaml, and None.
+    """Return the profile, planned with `text` as config/local.yaml, and None.
 
-    If the profile has the same problem without this file, return None and the problem. Raises
-    `TorchyardError` if the file causes the problem.
+    If the profile has the same error without this file, return None and the error. Raises
+    `TorchyardError` if the file causes the error.
     """
 
     def open_with(local: str) -> Profile:
@@ -314,11 +284,9 @@ def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
             print_report(line)
         copy = _choose_backup_path(path)
         if not force:
-            raise TorchyardError(
-                "this file already exists and was not changed",
-                location=LOCAL_SETTINGS_PATH,
-                hint=f"to replace it: doit init --force; the old file is kept as {copy.name}",
-            )
+            message = "this file already exists and was not changed"
+            hint = f"to replace it: doit init --force; the old file is kept as {copy.name}"
+            raise TorchyardError(message, location=LOCAL_SETTINGS_PATH, hint=hint)
         write_atomic(copy, path.read_bytes(), mode)
         print_report(f"the old file is now {copy.relative_to(path.parents[1]).as_posix()}")
     write_atomic(path.resolve(), text, mode)  # keep a symbolic link: write to its target
@@ -327,5 +295,5 @@ def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
 
 def _choose_backup_path(path: Path) -> Path:
     """Return the first unused path among local.yaml.bak, local.yaml.bak2, …"""
-    names = (path.with_name(f"{path.name}.bak{number or ''}") for number in (0, *range(2, 10_000)))
+    names = (path.with_name(f"{path.name}.bak{number}") for number in ("", *range(2, 10_000)))
     return next(name for name in names if not name.exists())

@@ -1,12 +1,10 @@
-"""Parse the answers of `doit init`, check them against the knowledge, and format config/local.yaml.
-
-The functions read the settings and this machine, and write nothing.
-"""
+"""Parse the answers of `doit init`, and format config/local.yaml, without writing anything."""
 
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
@@ -14,7 +12,7 @@ from typing import get_args
 from msgspec import structs
 
 from tasks.core.errors import KnowledgeError, SettingsError, TorchyardError
-from tasks.core.model import Gpu, Host, Strategy
+from tasks.core.model import Host, Strategy
 from tasks.core.text_formatting import format_did_you_mean, format_rough_duration
 from tasks.doctor.examine_host import list_build_places
 from tasks.doctor.folder_checks import format_disk_usage
@@ -37,13 +35,12 @@ from tasks.stages.install.target_interpreter_io import (
 )
 from tasks.system.hardware import capacity, host_probe
 
-SCHEMA_LINE = "# yaml-language-server: $schema={}schema.json"
 SPLATTING_EXTENSIONS = ("diff-gaussian-rasterization", "simple-knn")
 STRATEGIES = ("auto", *get_args(Strategy))
 _FILE_HEADER = """\
+# yaml-language-server: $schema=schema.json
 # Your own settings, written by doit init. git ignores this file. Its values override every profile.
-# config/default.yaml lists all keys; doit settings shows the resulting values.
-"""
+# config/default.yaml lists all keys; doit settings shows the resulting values."""
 _EXCLUSIVE_ANSWERS = {
     "cpu": "a build for GPUs runs on the CPU, too; only cpu means a build without CUDA",
     "auto": "only auto means the GPUs of this machine",
@@ -61,8 +58,7 @@ class Answers:
     """The answers to the four questions. A key whose answer is None or "" is not written.
 
     `python` is the interpreter that has torch, or whose release the build must match; `into` is the
-    install target. `companions` are not asked for: they come from the old file or the install
-    target.
+    install target. `companions` come from the old file or the install target.
     """
 
     gpus: tuple[str, ...] | str | None = None
@@ -74,10 +70,7 @@ class Answers:
 
 
 def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
-    """Return the GPUs in text such as `RTX 5090, 8.9`; () for `cpu`, "auto" for `auto`.
-
-    Raises a `TorchyardError` with a hint if the text is invalid.
-    """
+    """Return the GPUs in text such as `RTX 5090, 8.9`. The result is empty for `cpu`."""
     if text.strip().lower() in {"cpu", *_NONE_WORDS}:
         return ()
     if text.strip().lower() == "auto":
@@ -95,21 +88,19 @@ def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
 
 
 def parse_strategy(text: str) -> str:
-    """Return `text` as one of `STRATEGIES`. Raises `SettingsError` with a hint for other text."""
+    """Return the strategy that the text names. Raises `SettingsError` if there is no such one."""
     word = text.strip().lower()
-    if word in STRATEGIES:
-        return word
-    raise SettingsError(
-        f'"{text}" is not a strategy{format_did_you_mean(word, STRATEGIES)}',
-        hint=f"choose one of: {', '.join(STRATEGIES)}",
-    )
+    if word not in STRATEGIES:
+        message = f'"{text}" is not a strategy{format_did_you_mean(word, STRATEGIES)}'
+        raise SettingsError(message, hint=f"choose one of: {', '.join(STRATEGIES)}")
+    return word
 
 
 def parse_extensions(text: str, knowledge: Knowledge, root: Path) -> tuple[ExtensionEntry, ...]:
-    """Return the extensions in a comma-separated list; () for `none`.
+    """Return the extensions in a comma-separated list, which may be `none`.
 
-    An entry is a known name, a folder, a git URL, or `3dgs` for the two extensions of Gaussian
-    Splatting. Raises a `SettingsError` with a hint for any other entry.
+    An item is a known name, a folder, a git URL, or `3dgs` for the two extensions of Gaussian
+    Splatting. Raises a `SettingsError` with a hint for any other item.
     """
     if text.strip().lower() in _NONE_WORDS:
         return ()
@@ -124,24 +115,18 @@ def parse_extensions(text: str, knowledge: Knowledge, root: Path) -> tuple[Exten
 def _parse_extension(word: str, knowledge: Knowledge, root: Path) -> ExtensionEntry:
     if extension := find_extension(knowledge, word):
         return extension.name
-    if _URL_PATTERN.match(word):
-        return {"name": _derive_extension_name(word.removesuffix(".git")), "git": word}
     folder = root / Path(word).expanduser()
-    if folder.is_dir():
-        return {"name": _derive_extension_name(str(folder.resolve())), "path": word}
+    is_url = _URL_PATTERN.match(word)
+    if is_url or folder.is_dir():
+        place = word.removesuffix(".git") if is_url else str(folder.resolve())
+        last = re.split(r"[/\\:]", place.rstrip("/\\"))[-1]
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._") or "mine"
+        return {"name": name, "git" if is_url else "path": word}
     if "/" in word or "\\" in word or word.startswith("~"):
         raise SettingsError(f"there is no folder {folder}", hint="correct the path")
     suggestion = format_did_you_mean(word, (*knowledge.extensions, "3dgs"))
-    raise SettingsError(
-        f'"{word}" is not a known extension{suggestion}',
-        hint="enter a name from docs/knowledge.md, a folder, or the URL of a git repository",
-    )
-
-
-def _derive_extension_name(place: str) -> str:
-    """Return an extension name made from the last part of a folder or URL."""
-    last = re.split(r"[/\\:]", place.rstrip("/\\"))[-1]
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._") or "mine"
+    hint = "enter a name from docs/knowledge.md, a folder, or the URL of a git repository"
+    raise SettingsError(f'"{word}" is not a known extension{suggestion}', hint=hint)
 
 
 def _split_names(text: str) -> tuple[str, ...]:
@@ -150,25 +135,22 @@ def _split_names(text: str) -> tuple[str, ...]:
 
 def format_local_yaml(answers: Answers) -> str:
     """Return the text of a config/local.yaml that sets only what was answered."""
-    header = [SCHEMA_LINE.format(""), _FILE_HEADER]
-    return "\n".join([*header, *_format_yaml_lines(answers)]).rstrip() + "\n"
-
-
-def _format_yaml_lines(answers: Answers) -> Iterator[str]:
+    blocks = [_FILE_HEADER]
     if answers.python:
-        yield from (f"python: {_quote_yaml_scalar(answers.python)}", "")
+        blocks.append(f"python: {_quote_yaml_scalar(answers.python)}")
     if answers.gpus is not None:
         gpus = "auto" if answers.gpus == "auto" else json.dumps(answers.gpus, ensure_ascii=False)
-        yield from ("target:", f"  gpus: {gpus}", "")
+        blocks.append(f"target:\n  gpus: {gpus}")
     if answers.strategy is not None:
-        yield from ("torch:", f"  strategy: {answers.strategy}", "")
+        blocks.append(f"torch:\n  strategy: {answers.strategy}")
     if answers.into:
-        yield from ("install:", f"  into: {_quote_yaml_scalar(answers.into)}", "")
+        blocks.append(f"install:\n  into: {_quote_yaml_scalar(answers.into)}")
     if answers.companions is not None:
-        yield from (f"companions: [{', '.join(answers.companions)}]", "")
+        blocks.append(f"companions: [{', '.join(answers.companions)}]")
     if answers.extensions is not None:
-        yield "extensions:" if answers.extensions else "extensions: []"
-        yield from (f"  - {_format_yaml_item(one)}" for one in answers.extensions)
+        items = "".join(f"\n  - {_format_yaml_item(one)}" for one in answers.extensions)
+        blocks.append(f"extensions:{items or ' []'}")
+    return "\n\n".join(blocks) + "\n"
 
 
 def _format_yaml_item(one: ExtensionEntry) -> str:
@@ -184,18 +166,16 @@ def _quote_yaml_scalar(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-_RECENT_GPUS = (
-    *("RTX 5090", "RTX 5080", "RTX 5070 Ti", "RTX 5060 Ti", "RTX PRO 6000", "B200", "H200"),
-)
+_NEW_GPUS = ("RTX 5090", "RTX 5080", "RTX 5070 Ti", "RTX 5060 Ti", "RTX PRO 6000", "B200", "H200")
 
 
 @dataclass(frozen=True)
 class InitFacts:
     """The facts from which the questions and the default answers are made.
 
-    `settings` are the default settings if the profile is broken; `build` is the displayed build
-    folder. `has_companion_settings` is True if companions are set outside the defaults.
-    `local_companions` are the companions in config/local.yaml, None if it sets none.
+    `settings` are the default settings if the profile is broken. `has_companion_settings` is True
+    if companion packages are set outside config/default.yaml. `local_companions` are those set in
+    config/local.yaml, or None if that file sets none.
     """
 
     root: Path
@@ -210,7 +190,12 @@ class InitFacts:
     @property
     def visible_gpus(self) -> tuple[str, ...]:
         """Return the GPUs of this machine: known GPUs by name, others by compute capability."""
-        return tuple(dict.fromkeys(map(self._name_gpu, self.host.gpus)))
+        names = {}
+        for gpu in self.host.gpus:
+            with suppress(KnowledgeError):
+                if str(resolve_gpu(self.knowledge, gpu.name).arch) == gpu.capability:
+                    names[gpu] = shorten_gpu_name(gpu.name)
+        return tuple(dict.fromkeys(names.get(gpu, gpu.capability) for gpu in self.host.gpus))
 
     @property
     def default_gpus(self) -> tuple[str, ...]:
@@ -219,10 +204,9 @@ class InitFacts:
             return self.settings.target.gpus
         return self.visible_gpus or (shorten_gpu_name(self.knowledge.default_gpu),)
 
-    def list_recent_gpus(self) -> Iterator[tuple[str, str]]:
-        """Yield the name and the compute capability of some recent GPUs."""
-        for name in _RECENT_GPUS:
-            yield name, str(resolve_gpu(self.knowledge, name).arch)
+    def list_recent_gpus(self) -> list[str]:
+        """Return some recent GPUs, each with its compute capability."""
+        return [f"{name} ({resolve_gpu(self.knowledge, name).arch})" for name in _NEW_GPUS]
 
     def list_strategies(self, gpus: tuple[str, ...] | str) -> tuple[StrategyOption, ...]:
         """Return the three strategies for `gpus`, with all other settings from the profile."""
@@ -231,20 +215,20 @@ class InitFacts:
         settings = structs.replace(self.settings, target=target, torch=torch)
         return compare_strategies(settings, self.host, self.knowledge)
 
-    def _name_gpu(self, gpu: Gpu) -> str:
-        try:
-            entry = resolve_gpu(self.knowledge, gpu.name)
-        except KnowledgeError:
-            return gpu.capability
-        return shorten_gpu_name(gpu.name) if str(entry.arch) == gpu.capability else gpu.capability
-
 
 def gather_init_facts(subject: SelectedProfile) -> InitFacts:
     """Return the facts for `doit init`. GPUs are detected again: pinned ones may be outdated."""
-    try:
-        settings = load_settings(subject.root / "config", subject.name, os.environ, "").settings
-    except TorchyardError:
-        settings = Settings()  # the error is reported when the answers are planned
+    config, settings = subject.root / "config", Settings()
+    with suppress(TorchyardError):  # the error is reported when the answers are planned
+        settings = load_settings(config, subject.name, os.environ, "").settings
+    # if the settings cannot be read, no companion packages are guessed
+    has_companions, local_companions = True, None
+    with suppress(TorchyardError):
+        loaded = load_settings(config, subject.name, os.environ)
+        origin = loaded.origin.get("companions", DEFAULTS_PREFIX)
+        has_companions = not origin.startswith(DEFAULTS_PREFIX)
+        if origin.startswith(LOCAL_PREFIX):
+            local_companions = loaded.settings.companions
     layout = build_layout(subject.root, subject.name, settings)
     query = host_probe.HostQuery(settings.python, settings.toolkit.path)
     host = host_probe.read_host(query, layout.build / "host.json")
@@ -255,25 +239,11 @@ def gather_init_facts(subject: SelectedProfile) -> InitFacts:
         f"build/{subject.build.name}",
         settings,
         host,
-        load_knowledge(subject.root / "config" / "knowledge"),
+        load_knowledge(config / "knowledge"),
         tuple(list_disks(ProbeRequest(subject.root, host, places, into=into))),
-        *_read_companion_settings(subject),
+        has_companions,
+        local_companions,
     )
-
-
-def _read_companion_settings(subject: SelectedProfile) -> tuple[bool, tuple[str, ...] | None]:
-    """Return whether companions are set outside the defaults, and those set in config/local.yaml.
-
-    The second value is None if config/local.yaml sets none. If the settings cannot be read, return
-    (True, None), so that no companion packages are guessed.
-    """
-    try:
-        loaded = load_settings(subject.root / "config", subject.name, os.environ)
-    except TorchyardError:
-        return True, None
-    origin = loaded.origin.get("companions", DEFAULTS_PREFIX)
-    local = loaded.settings.companions if origin.startswith(LOCAL_PREFIX) else None
-    return not origin.startswith(DEFAULTS_PREFIX), local
 
 
 def build_default_answers(known: InitFacts) -> Answers:
@@ -283,11 +253,10 @@ def build_default_answers(known: InitFacts) -> Answers:
 
 
 def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answers:
-    """Return the answers with the interpreter `text`: a path, or the folder of its environment.
+    """Return the answers with an interpreter: `text` is its path, or the folder of its environment.
 
-    With strategy existing, this interpreter has torch. Otherwise it is the install target, and if
-    its Python release differs from the profile's, the build targets this release. Raises
-    `TorchyardError` if the interpreter cannot be inspected.
+    With the strategy `existing`, this interpreter has torch. Otherwise it is the install target,
+    and the build targets its Python release. Raises `TorchyardError` if it cannot be inspected.
     """
     target = str(Path(text).expanduser())
     if (folder := known.root / target).is_dir():
@@ -297,20 +266,16 @@ def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answe
         return replace(answers, python=target)
     release = known.host.python.minor
     answers = replace(answers, into=target, python=target if interpreter.minor != release else "")
-    names = tuple(
-        name
-        for name in known.knowledge.companions
-        if any((Path(site) / name / "__init__.py").is_file() for site in interpreter.sites)
-    )
-    return (
-        replace(answers, companions=names)
-        if names and not known.has_companion_settings
-        else answers
-    )
+    if known.has_companion_settings:
+        return answers
+    modules = {name: Path(name, "__init__.py") for name in known.knowledge.companions}
+    sites = list(map(Path, interpreter.sites))
+    found = [name for name, it in modules.items() if any((site / it).is_file() for site in sites)]
+    return replace(answers, companions=tuple(found)) if found else answers
 
 
 def format_strategy_cost(option: StrategyOption, disks: tuple[Disk, ...]) -> str:
-    """Return the cost on this machine, as in `about 3 h, 6.2 GiB of disk`; "" if it is unknown."""
+    """Return the cost on this machine, as in `about 3 h, 6.2 GiB of disk`, as far as known."""
     cost = option.cost.scale_to_cores(capacity.count_usable_cores())
     time = f"about {format_rough_duration(sum(cost.seconds) / 2)}" if cost.seconds else ""
     return ", ".join(filter(None, (time, format_disk_usage(disks, cost.disk_usage))))

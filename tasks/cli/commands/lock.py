@@ -1,7 +1,4 @@
-"""`doit lock`: write to torchyard.lock what this profile was built from, for a repeatable build.
-
-In the file, each profile and each entry of a matrix has its own section.
-"""
+"""`doit lock`: write to torchyard.lock what this profile was built from, for a repeatable build."""
 
 import os
 from collections.abc import Iterator
@@ -13,9 +10,8 @@ from tasks.cli.session import open_profile
 from tasks.core.errors import CommandFailedError, FetchError, SettingsError, TorchyardError
 from tasks.core.resolution import UnsatisfiableError
 from tasks.lock import LOCK_NAME, lock_file
-from tasks.lock import opened_profile_io as opened
 from tasks.lock.lock_builder_io import FinishedBuild
-from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.lock.opened_profile_io import Profile, SelectedProfile
 from tasks.settings.layers_io import read_yaml_text
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
 from tasks.stages.extensions.model import ExtensionJob
@@ -35,53 +31,48 @@ def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> 
     if names == [subject.name]:
         _lock_profile(subject, check=check, update=update)
         return
-    outcomes = {
-        name: _lock_matrix_entry(subject, name, check=check, update=update) for name in names
-    }
+    outcomes = {one: _lock_matrix_entry(subject, one, check=check, update=update) for one in names}
     if failed := [name for name in names if outcomes[name] == "failed"]:
         state = "different from the lock" if check else "not locked"
-        raise TorchyardError(
-            f"{len(failed)} of {len(names)} builds of the matrix are {state}: {', '.join(failed)}",
-            hint="see the error of each build above; the results of the other builds are valid",
-        )
+        count = f"{len(failed)} of {len(names)} builds of the matrix are {state}"
+        hint = "see the error of each build above; the results of the other builds are valid"
+        raise TorchyardError(f"{count}: {', '.join(failed)}", hint=hint)
     if "done" not in outcomes.values():
         verb = "compared" if check else "locked"
-        raise TorchyardError(
-            f"nothing was {verb}: this machine cannot build any entry of the matrix",
-            location="matrix",
-            hint="show the reasons: doit matrix; change matrix, or lock on another machine",
-        )
+        message = f"nothing was {verb}: this machine cannot build any entry of the matrix"
+        hint = "show the reasons: doit matrix; change matrix, or lock on another machine"
+        raise TorchyardError(message, location="matrix", hint=hint)
 
 
 def _list_build_names(subject: SelectedProfile) -> list[str]:
-    """Return the profiles to lock: without a matrix this profile, with a matrix its entries.
-
-    This profile precedes its entries if it is built or locked itself.
-    """
+    """Return the entries of the matrix, and this profile if it has no matrix or is built itself."""
     name, entry = split_profile_name(subject.name)
     if entry:
         return [subject.name]
     entries = [f"{name}@{one}" for one in expand_matrix(subject.read_settings().settings.matrix)]
-    if not entries:
-        return [name]
-    is_built = (subject.build / "deps.json").is_file()
-    has_own_build = is_built or lock_file.parse_section(_read_lock_text(subject), name) is not None
-    return [*([name] if has_own_build else []), *entries]
+    if not entries or (subject.build / "deps.json").is_file():
+        return [name, *entries]
+    is_locked = lock_file.parse_section(_read_lock_text(subject), name) is not None
+    return [name, *entries] if is_locked else entries
 
 
 def _lock_matrix_entry(
     subject: SelectedProfile, name: str, *, check: bool, update: bool
 ) -> Literal["done", "failed", "impossible"]:
-    """Lock or compare one matrix entry. A failure is printed and does not stop the other entries.
-
-    The result "impossible" means that this machine cannot build the entry; the locked section is
-    kept for other machines.
-    """
+    """Lock or compare a matrix entry. Return "impossible" if it cannot be built here."""
     try:
         with add_profile_to_errors(name):
             # parse first: a damaged file is an error even if the entry cannot be built
             lock_file.parse_section(_read_lock_text(subject), name)
-            _lock_profile(_open_matrix_entry(subject, name), check=check, update=update)
+            try:
+                opened = open_profile(subject.root, name, os.environ)
+            except SettingsError as error:
+                if split_profile_name(name)[1]:
+                    advice = "or exclude only this build with matrix.exclude"
+                    error.hint = "; ".join(filter(None, (error.hint, advice)))
+                raise
+            entry = SelectedProfile(subject.root, name, opened)
+            _lock_profile(entry, check=check, update=update)
     except UnsatisfiableError as error:
         reason = f"unchanged, because this machine cannot build it: {error.message}"
         print_report(f"{LOCK_NAME}: {name}: {reason}")
@@ -90,17 +81,6 @@ def _lock_matrix_entry(
         print_report(f"{LOCK_NAME}: {name}: {error}")
         return "failed"
     return "done"
-
-
-def _open_matrix_entry(subject: SelectedProfile, name: str) -> SelectedProfile:
-    """Open a matrix entry. If its settings are invalid, the hint also suggests matrix.exclude."""
-    try:
-        return SelectedProfile(subject.root, name, open_profile(subject.root, name, os.environ))
-    except SettingsError as error:
-        if split_profile_name(name)[1]:
-            advice = "or exclude only this build with matrix.exclude"
-            error.hint = "; ".join(filter(None, (error.hint, advice)))
-        raise
 
 
 def _read_lock_text(subject: SelectedProfile) -> str:
@@ -112,9 +92,8 @@ def _lock_profile(subject: SelectedProfile, *, check: bool, update: bool) -> Non
     text = _read_lock_text(subject)
     locked = lock_file.parse_section(text, subject.name)
     if (check or update) and locked is None:
-        raise TorchyardError(
-            f"{LOCK_NAME} has no section for profile {subject.name}", hint="add it: doit lock"
-        )
+        message = f"{LOCK_NAME} has no section for profile {subject.name}"
+        raise TorchyardError(message, hint="add it: doit lock")
     profile = subject.require_profile()
     if update and locked:
         updates = dict(_find_new_commits(profile, locked))
@@ -129,11 +108,9 @@ def _lock_profile(subject: SelectedProfile, *, check: bool, update: bool) -> Non
     args, location = format_profile_argument(subject.name), f"{LOCK_NAME}: {subject.name}"
     if check and differences:
         count = f"{len(differences)} difference{'s' * (len(differences) > 1)}"
-        raise TorchyardError(
-            f"{count} between {LOCK_NAME} and the build",
-            location=location,
-            hint=f"to build what is locked: doit build{args}; to lock this build: doit lock{args}",
-        )
+        message = f"{count} between {LOCK_NAME} and the build"
+        hint = f"to build what is locked: doit build{args}; to lock this build: doit lock{args}"
+        raise TorchyardError(message, location=location, hint=hint)
     if check:
         print_report(f"{location} matches the build")
     elif differences or locked is None:
@@ -143,16 +120,13 @@ def _lock_profile(subject: SelectedProfile, *, check: bool, update: bool) -> Non
     else:
         print_report(f"{location}: no changes")
     if differences and update:
-        print_report(f"next: doit build{args}, then doit lock{args} to lock the rest")
+        print_report(f"next: doit build{args}, then doit lock{args} to lock the files and packages")
 
 
 def _collect_built_section(
-    profile: opened.Profile, locked: lock_file.LockSection | None
+    profile: Profile, locked: lock_file.LockSection | None
 ) -> lock_file.LockSection:
-    """Return the torchyard.lock section of the finished build.
-
-    An optional extension that was not built keeps its entry from `locked`.
-    """
+    """Return the section of the build. Extensions that were not built keep their locked entry."""
     finished = FinishedBuild(profile)
     for name, reason in finished.left_out.items():
         if locked and name in locked.extensions:
@@ -164,12 +138,9 @@ def _collect_built_section(
 
 
 def _find_new_commits(
-    profile: opened.Profile, section: lock_file.LockSection
+    profile: Profile, section: lock_file.LockSection
 ) -> Iterator[tuple[str, lock_file.LockedInputs]]:
-    """Yield name ("" for torch) and new lock entry of each component whose ref has a new commit.
-
-    The new entry has no submodules: only a build finds them.
-    """
+    """Yield the name and the new entry of each component whose ref has a new commit."""
     for stage in profile.plan.stages:
         job = stage.job
         name = job.name if isinstance(job, ExtensionJob) else ""
@@ -182,14 +153,11 @@ def _find_new_commits(
             if not getattr(job, "optional", False):
                 if isinstance(error, FetchError):
                     raise
-                raise FetchError(
-                    f"{job.location} did not report the commit of {job.ref}: {error.message}",
-                    hint=f"check the URL, the network and the proxy; {LOCK_NAME} was not changed",
-                ) from error
-            print_warning(
-                f"could not look up the new commit of {name}, so its entry in {LOCK_NAME} is kept: "
-                f"{error.message}"
-            )
+                message = f"{job.location} did not report the commit of {job.ref}: {error.message}"
+                hint = f"check the URL, the network and the proxy; {LOCK_NAME} was not changed"
+                raise FetchError(message, hint=hint) from error
+            kept = f"so its entry in {LOCK_NAME} is kept"
+            print_warning(f"could not look up the new commit of {name}, {kept}: {error.message}")
             continue
         if locked.commit and commit not in ("", locked.commit):
             yield name, structs.replace(locked, commit=commit, submodules={})

@@ -11,9 +11,10 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from tasks.cli.commands.explain import explain_stages
-from tasks.cli.session import HostReader, open_profile
-from tasks.core.canonical_json import convert_to_json, format_canonical_json
-from tasks.core.errors import CommandFailedError, SettingsError, TorchyardError, redact_secrets
+from tasks.cli.commands.json_output import write_json_result
+from tasks.cli.session import open_profile
+from tasks.core.canonical_json import convert_to_json
+from tasks.core.errors import CommandFailedError, SettingsError, TorchyardError
 from tasks.core.model import Command, Host, Plan, Stage
 from tasks.core.text_formatting import format_duration
 from tasks.knowledge.knowledge_files_io import load_knowledge
@@ -39,7 +40,7 @@ EntryState = Literal[
 
 @dataclass(frozen=True)
 class EntryStatus:
-    """A matrix entry, the profile that builds it (`NAME@CELL`), its state, and a reason or ""."""
+    """The state of a matrix entry, and the reason, if any. `profile` is the one that builds it."""
 
     cell: str
     profile: str
@@ -48,37 +49,26 @@ class EntryStatus:
 
 
 def list_entry_statuses(root: Path, name: str) -> Iterator[EntryStatus]:
-    """Yield the status of each matrix entry of the profile `name`.
-
-    Raises `SettingsError` if the settings of the profile are malformed.
-    """
-    knowledge, host_of = load_knowledge(root / "config" / "knowledge"), _build_cached_reader()
-    for entry in expand_matrix(load_settings(root / "config", name, os.environ).settings.matrix):
-        profile = f"{name}@{entry}"
-        try:
-            plan = open_profile(root, profile, os.environ, knowledge, host_of).plan
-        except TorchyardError as error:
-            location = f"{error.location}: " if error.location else ""
-            yield EntryStatus(entry, profile, "impossible", f"{location}{error.message}")
-        else:
-            yield EntryStatus(entry, profile, *_compute_entry_state(plan, profile))
-
-
-def _build_cached_reader() -> HostReader:
-    """Return a host reader that probes the machine once per query, because a probe is slow.
-
-    If a file with pinned host facts exists, the reader reads that file instead.
-    """
+    """Yield the status of each matrix entry. Raises `SettingsError` for malformed settings."""
+    knowledge = load_knowledge(root / "config" / "knowledge")
     hosts: dict[host_probe.HostQuery, Host] = {}
 
     def read_host(query: host_probe.HostQuery, pin: PurePath) -> Host:
         if Path(pin).exists():
             return host_probe.read_host(query, pin)
-        if query not in hosts:
+        if query not in hosts:  # probe the machine once per query, because a probe is slow
             hosts[query] = host_probe.read_host(query, pin)
         return hosts[query]
 
-    return read_host
+    for entry in expand_matrix(load_settings(root / "config", name, os.environ).settings.matrix):
+        profile = f"{name}@{entry}"
+        try:
+            plan = open_profile(root, profile, os.environ, knowledge, read_host).plan
+        except TorchyardError as error:
+            location = f"{error.location}: " if error.location else ""
+            yield EntryStatus(entry, profile, "impossible", f"{location}{error.message}")
+        else:
+            yield EntryStatus(entry, profile, *_compute_entry_state(plan, profile))
 
 
 def _compute_entry_state(plan: Plan, profile: str) -> tuple[EntryState, str]:
@@ -94,11 +84,7 @@ def _compute_entry_state(plan: Plan, profile: str) -> tuple[EntryState, str]:
 
 
 def _is_interrupted(stage: Stage) -> bool:
-    """Return True if the last run of the stage did not finish.
-
-    In this case a manifest is missing and the log is newer than the record. `doit clean` removes
-    manifests, but keeps records.
-    """
+    """Return True if the stage has run since its last record, and a manifest is missing."""
     log = Path(getattr(stage.job, "log", ""))
     if all(Path(path).exists() for path in stage.outputs) or not log.is_file():
         return False
@@ -129,13 +115,6 @@ def build_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntrySta
             yield replace(one, state="built", why=f"in {format_duration(time.monotonic() - start)}")
 
 
-def publish_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntryStatus]:
-    """Publish the wheels of all entries that are built; yield the new status of every entry."""
-    for one in found:
-        reason = _run_doit(root, "publish", one.profile) if one.state in _DONE_STATES else ""
-        yield replace(one, state="unpublished", why=reason) if reason else one
-
-
 def require_all_done(found: Sequence[EntryStatus]) -> None:
     """Raise `TorchyardError` unless every entry is built or up to date."""
     unfinished = [one for one in found if one.state not in _DONE_STATES]
@@ -143,15 +122,13 @@ def require_all_done(found: Sequence[EntryStatus]) -> None:
         return
     first = sorted({one.state: one.profile for one in reversed(unfinished)}.items())
     names = ", ".join(one.cell for one in unfinished)
-    raise TorchyardError(
-        f"{len(unfinished)} of {len(found)} builds of the matrix are not finished: {names}",
-        location="matrix",
-        hint="; ".join(_STATE_HINTS[state].format(profile) for state, profile in first),
-    )
+    message = f"{len(unfinished)} of {len(found)} builds of the matrix are not finished: {names}"
+    hint = "; ".join(_STATE_HINTS[state].format(profile) for state, profile in first)
+    raise TorchyardError(message, location="matrix", hint=hint)
 
 
 def _run_doit(root: Path, task: str, profile: str) -> str:
-    """Run `doit TASK` for a profile; return the reason of the failure, or "" on success."""
+    """Run a doit task for a profile; return the reason of a failure, or "" on success."""
     argv = (sys.executable, "-m", "doit", task, f"profile={profile}")
     env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     lines: list[str] = []
@@ -177,35 +154,24 @@ _OLDEST_PYTHON = (3, 11)  # requires-python in pyproject.toml
 
 
 def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
-    """Print the workflow of a matrix, or write it to the file `out` unless `out` is "".
-
-    Raises `TorchyardError` if `kind` is unknown, or if a workflow does not allow the profile's name
-    or the number of builds.
-    """
+    """Print the workflow of a matrix, or write it to the file `out`, unless `out` is empty."""
     if kind not in _WORKFLOW_TEMPLATES:
-        raise TorchyardError(
-            f'there is no workflow "{kind}"', location="--workflow", hint="choose github or slurm"
-        )
+        message, hint = f'there is no workflow "{kind}"', "choose github or slurm"
+        raise TorchyardError(message, location="--workflow", hint=hint)
     loaded = load_settings(root / "config", profile, os.environ)
     if not re.fullmatch(values.NAME_PATTERN.strip("^$"), profile):
-        raise TorchyardError(
-            f'the profile name "{profile}" is not allowed in a workflow',
-            location="config/profiles",
-            hint=f"rename the profile: {values.PATTERN_HINTS[values.NAME_PATTERN]}",
-        )
+        message = f'the profile name "{profile}" is not allowed in a workflow'
+        hint = f"rename the profile: {values.PATTERN_HINTS[values.NAME_PATTERN]}"
+        raise TorchyardError(message, location="config/profiles", hint=hint)
     names = list(expand_matrix(loaded.settings.matrix))
     if not names or (kind == "github" and len(names) > _MAX_WORKFLOW_JOBS):
-        raise TorchyardError(
-            f"a workflow allows 1 to {_MAX_WORKFLOW_JOBS} builds, but this matrix has {len(names)}",
-            location="matrix",
-            hint="list the builds: doit matrix; docs/matrix.md explains the settings",
-        )
-    local = sorted(
-        key
-        for key, origin in loaded.origin.items()
-        if kind == "github" and origin.startswith(("config/local", ENV_PREFIX))
-    )
-    if local:  # a GitHub runner has only the repository
+        allowed = f"a workflow allows 1 to {_MAX_WORKFLOW_JOBS} builds"
+        message = f"{allowed}, but this matrix has {len(names)}"
+        hint = "list the builds: doit matrix; docs/matrix.md explains the settings"
+        raise TorchyardError(message, location="matrix", hint=hint)
+    prefixes = ("config/local", ENV_PREFIX)
+    local = sorted(key for key, origin in loaded.origin.items() if origin.startswith(prefixes))
+    if local and kind == "github":  # a GitHub runner has only the repository
         print_warning(
             f"{', '.join(local)}: set in config/local.yaml or the environment, which a GitHub "
             "runner does not have; set it in the profile if the runner needs it"
@@ -238,29 +204,28 @@ def _build_workflow_entry(root: Path, profile: str, name: str) -> dict[str, str]
 def run(
     subject: SelectedProfile, build: bool = False, workflow: str = "", out: str = "", json: str = ""
 ) -> None:
-    """List the matrix entries; with `build`, build them first; with `workflow`, write a workflow.
-
-    `out` is the path of the workflow file, `json` that of the list; "" for none. Raises
-    `TorchyardError` if a build failed, or if the settings have no matrix.
-    """
+    """List the entries of the matrix; build them first with `build`, or write a workflow."""
     name, _ = split_profile_name(subject.name)
     if workflow:
         write_workflow(subject.root, name, workflow, out)
         return
     statuses = list(list_entry_statuses(subject.root, name))
     if not statuses:
-        raise SettingsError(
+        message, hint = (
             f'the profile "{name}" has no matrix',
-            location="matrix",
-            hint="add matrix to the profile: docs/matrix.md",
+            "add a matrix to the profile: docs/matrix.md",
         )
+        raise SettingsError(message, location="matrix", hint=hint)
     if build:
         statuses = list(build_entries(subject.root, statuses))
         if subject.read_settings().settings.publish.dest:
-            statuses = list(publish_entries(subject.root, statuses))
-    if json:
-        document = {"profile": name, "cells": convert_to_json(statuses)}
-        write_user_file(Path(json), redact_secrets(format_canonical_json(document)))
+            for index, one in enumerate(statuses):
+                if one.state in _DONE_STATES:
+                    reason = _run_doit(subject.root, "publish", one.profile)
+                    statuses[index] = (
+                        replace(one, state="unpublished", why=reason) if reason else one
+                    )
+    write_json_result(json, {"profile": name, "cells": convert_to_json(statuses)})
     print_status_rows([(one.cell, one.state, one.why) for one in statuses])
     if build:
         require_all_done(statuses)

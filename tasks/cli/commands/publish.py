@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tasks.core.errors import BadArtifactError, TorchyardError
-from tasks.core.model import Artifact
 from tasks.core.text_formatting import format_size
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
 from tasks.stages.extensions.model import BuiltExtension
@@ -28,16 +27,13 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     options = profile.loaded.settings.publish
     destination = dest or options.dest
     if not destination:
-        raise TorchyardError(
-            "no destination for the index is set",
-            location="publish.dest",
-            hint="doit publish --dest DEST; DEST is a folder, user@host:path, or a command with "
-            "{index}",
-        )
+        kinds = "a folder, user@host:path, or a command with {index}"
+        hint = f"run doit publish --dest DEST; DEST is {kinds}"
+        message, location = "no destination for the index is set", "publish.dest"
+        raise TorchyardError(message, location=location, hint=hint)
     is_local = package_index_io.is_local_index(destination)
-    index = subject.root / "build" / "index"  # a local copy, uploaded afterwards
-    if is_local:
-        index = (subject.root / destination).absolute()
+    # an index elsewhere is written to a local copy, which is uploaded afterwards
+    index = (subject.root / (destination if is_local else "build/index")).absolute()
     if check:
         _check_index(index, profile, options.keep)
         return
@@ -55,43 +51,33 @@ def _check_index(index: Path, profile: Profile, newest: int | None) -> None:
         raise TorchyardError(message, location=str(index), hint="create it: doit publish")
     templates = profile.layout.templates / "index"
     if problems := list(package_index_io.find_index_problems(index, templates, newest)):
-        raise BadArtifactError(
-            "\n  ".join((f"the index does not match its pages: {problems[0]}", *problems[1:])),
-            location=str(index),
-            hint="first remove the files with wrong content; then write the pages: doit publish",
-        )
+        message = "the index does not match its pages: " + "\n  ".join(problems)
+        hint = "first remove the files with wrong content; then write the pages: doit publish"
+        raise BadArtifactError(message, location=str(index), hint=hint)
     indexed = package_index_io.read_indexed_files(index)
     size = format_size(sum(file.size for file in indexed.values()) // 2**20)
     print_report(f"{len(indexed)} wheels, {size}: all match the pages of the index")
-    for file in indexed.values():
-        if file.yanked:
-            print_report(f"{file.filename}{_format_yanked_note(file)}")
+    for note in filter(None, map(_format_yanked_note, indexed.values())):
+        print_report(note)
 
 
 def _format_yanked_note(file: IndexFile) -> str:
-    return (
-        f", yanked: {file.yanked}; undo: doit publish --unyank {file.filename}"
-        if file.yanked
-        else ""
-    )
+    undo = f"undo: doit publish --unyank {file.filename}"
+    return f"{file.filename}, yanked: {file.yanked}; {undo}" if file.yanked else ""
 
 
 def _publish_wheels(index: Path, profile: Profile, yanked: str, because: str) -> None:
-    """Publish the built wheels, or yank the wheel `yanked`; unyank it if `because` is ""."""
+    """Publish the built wheels, or yank the wheel `yanked`; without a reason, undo its yank."""
     indexed = package_index_io.read_indexed_files(index)
     if yanked:
         indexed = package_index_io.yank_file(indexed, yanked, because)
-        if because:
-            print_report(f"yanked {yanked}: pip installs it only if its exact version is requested")
-        else:
-            print_report(f"no longer yanked: {yanked}; pip can select it again")
+        note = f"yanked {yanked}: pip installs it only if its exact version is requested"
+        print_report(note if because else f"no longer yanked: {yanked}; pip can select it again")
     else:
         for wheel in _list_built_wheels(profile):
-            is_new = wheel.name not in indexed
-            entry = package_index_io.add_wheel(index, wheel)
-            indexed[wheel.name] = entry if is_new else indexed[wheel.name]
-            verb = "published" if is_new else "already published"
-            print_report(f"{verb}: {wheel.name}{_format_yanked_note(indexed[wheel.name])}")
+            verb = "already published" if wheel.name in indexed else "published"
+            indexed.setdefault(wheel.name, package_index_io.add_wheel(index, wheel))
+            print_report(f"{verb}: {_format_yanked_note(indexed[wheel.name]) or wheel.name}")
     retained = select_retained(indexed.values(), profile.loaded.settings.publish.keep)
     for filename in sorted(indexed.keys() - {file.filename for file in retained}):
         print_report(f"removed from the index: {filename}, older than publish.keep allows")
@@ -100,11 +86,15 @@ def _publish_wheels(index: Path, profile: Profile, yanked: str, because: str) ->
 
 
 def _list_built_wheels(profile: Profile) -> Iterator[Path]:
-    """Yield the path of each wheel of this profile in the wheelhouse.
-
-    Raises `BadArtifactError` if a wheel is missing or has changed since the build.
-    """
-    artifacts = list(_list_artifacts(profile))
+    """Yield the path of each built wheel. Raises `BadArtifactError` if a wheel has changed."""
+    kinds: dict[str, type[Wheel] | type[BuiltExtension]]
+    kinds = {"wheel": Wheel, "extensions": BuiltExtension}
+    built = [
+        manifests.read_manifest(stage.outputs[0], kinds[stage.kind])
+        for stage in profile.plan.stages
+        if stage.kind in kinds and Path(stage.outputs[0]).is_file()
+    ]
+    artifacts = [one.artifact for one in built if one.artifact]
     if not artifacts:
         message, hint = "there is no wheel to publish", "build it: doit build"
         raise TorchyardError(message, location=str(profile.layout.build), hint=hint)
@@ -114,13 +104,3 @@ def _list_built_wheels(profile: Profile) -> Iterator[Path]:
             message, hint = "this wheel changed after the build", "build it again: doit build"
             raise BadArtifactError(message, location=str(path), hint=hint)
         yield path
-
-
-def _list_artifacts(profile: Profile) -> Iterator[Artifact]:
-    for stage in profile.plan.stages:
-        if stage.kind not in ("wheel", "extensions") or not Path(stage.outputs[0]).is_file():
-            continue
-        kind: type[Wheel] | type[BuiltExtension]
-        kind = Wheel if stage.kind == "wheel" else BuiltExtension
-        if artifact := manifests.read_manifest(stage.outputs[0], kind).artifact:
-            yield artifact

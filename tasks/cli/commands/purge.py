@@ -3,10 +3,10 @@
 Files that may be the only copy are kept: backups of install.into, sources with local changes.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tasks.cli.commands.report import read_manifest_or_empty
 from tasks.core.errors import NotOwnedError
 from tasks.core.text_formatting import format_size
 from tasks.lock.opened_profile_io import SelectedProfile
@@ -23,21 +23,25 @@ def run(subject: SelectedProfile, yes: bool = False) -> None:
     layout = subject.require_profile().layout
     build = Path(layout.build)
     if build.exists() and not files.is_owned(build):
-        message = "torchyard did not make this folder and does not remove it"
+        message = "torchyard did not create this folder, so it will not remove it"
         raise NotOwnedError(message, location=str(build))
-    wheels = sorted(_find_unshared_wheels(build, Path(layout.wheelhouse)))
+    others = (folder for folder in build.parent.glob("*") if folder != build)
+    needed = {name for other in others for name in _list_wheel_names(other)}
+    wheels = [Path(layout.wheelhouse) / name for name in {*_list_wheel_names(build)} - needed]
+    wheels = sorted(filter(Path.is_file, wheels))
     if not build.exists() and not wheels:
         print_report("nothing to remove: this profile built nothing")
         return
     kept_folders = dict(_list_kept_folders(build))
     for path in filter(Path.exists, (build, *wheels)):
-        size = format_size(_measure_bytes(path) / 2**20)
+        content = (one for one in (path, *path.rglob("*")) if not one.is_dir())
+        size = format_size(sum(one.lstat().st_size for one in content) / 2**20)
         print_report(f"{'removing' if yes else 'would remove'} {path} ({size})")
     for name, reason in kept_folders.items():
         print_report(f"{build / name} is kept: {reason}")
     if not yes:
         profile = format_profile_argument(subject.name)
-        print_report(f"nothing was removed; to remove it: doit purge --yes{profile}")
+        print_report(f"nothing was removed yet; to remove these files: doit purge --yes{profile}")
     elif build.exists():
         _remove_build(build, wheels, but=tuple(kept_folders))
 
@@ -56,8 +60,13 @@ def _remove_build(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> 
 
 def _list_kept_folders(build: Path) -> Iterator[tuple[str, str]]:
     """Yield each folder to keep: its path in the build folder, and the reason with a hint."""
-    if reason := _explain_kept_backup(build / "replaced"):
-        yield "replaced", reason
+    backups = list(install_journal_io.list_stamps(build / "replaced"))
+    records = filter(None, map(install_journal_io.read_latest_record, backups))
+    if prefixes := ", ".join(record.prefix for record in records):
+        reason = f"it has the replaced packages of {prefixes}"
+        yield "replaced", f"{reason}; to restore them: doit restore"
+    elif any((backup / install_journal_io.ASIDE_FOLDER).is_dir() for backup in backups):
+        yield "replaced", "it has files of yours; remove it yourself if you do not need them"
     if trees := find_user_changes(build / "src"):
         yield "src", "; ".join(_explain_kept_work(tree, changes) for tree, changes in trees.items())
     for clone in sorted(build.glob("extensions/*/clone")):
@@ -66,43 +75,13 @@ def _list_kept_folders(build: Path) -> Iterator[tuple[str, str]]:
 
 
 def _explain_kept_work(tree: Path, changes: Iterable[str]) -> str:
-    return (
-        f"{tree} has your own {' and '.join(changes)}; push or copy them, then remove the folder "
-        "yourself"
-    )
-
-
-def _explain_kept_backup(replaced: Path) -> str:
-    """Return why the backups in `replaced` are kept, with a hint; "" if there are no backups."""
-    stamps = list(install_journal_io.list_stamps(replaced))
-    if prefixes := [
-        one.prefix for stamp in stamps if (one := install_journal_io.read_latest_record(stamp))
-    ]:
-        places = ", ".join(prefixes)
-        return f"it has the replaced packages of {places}; to restore them: doit restore"
-    has_files = any((stamp / install_journal_io.ASIDE_FOLDER).is_dir() for stamp in stamps)
-    return "it has files of yours; remove it yourself if you do not need them" if has_files else ""
-
-
-def _find_unshared_wheels(build: Path, wheelhouse: Path) -> Iterator[Path]:
-    others = (other for other in build.parent.glob("*") if other != build)
-    needed = {name for other in others for name in _list_wheel_names(other)}
-    wheels = (wheelhouse / name for name in set(_list_wheel_names(build)) - needed)
-    yield from (wheel for wheel in wheels if wheel.is_file())
+    hint = "push or copy them, then remove the folder yourself"
+    return f"{tree} has your own {' and '.join(changes)}; {hint}"
 
 
 def _list_wheel_names(build: Path) -> Iterator[str]:
     """Yield the names of the wheels that are listed in the manifests of a build folder."""
-    for manifest in [*build.glob("*.json"), *build.glob("extensions/*.json")]:
-        try:
-            document = json.loads(manifest.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(document, dict) and isinstance(document.get("artifact"), dict):
-            yield Path(str(document["artifact"].get("name", ""))).name
-
-
-def _measure_bytes(path: Path) -> int:
-    if path.is_file():
-        return path.stat().st_size
-    return sum(item.lstat().st_size for item in path.rglob("*") if not item.is_dir())
+    for path in [*build.glob("*.json"), *build.glob("extensions/*.json")]:
+        artifact = read_manifest_or_empty(path).get("artifact")
+        if isinstance(artifact, dict):
+            yield Path(str(artifact.get("name", ""))).name

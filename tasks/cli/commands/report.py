@@ -5,7 +5,8 @@ The files contain no user names, host names or home folders. report.md is for a 
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePath
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from tasks.core.errors import TorchyardError
@@ -28,34 +29,21 @@ _MAX_NAMED_RUNS = 5  # runs listed in an error
 
 
 def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "") -> None:
-    """Write the three files for the run named `run`; "" means the last run that did work.
-
-    The run is compared with the run `against`, or with an earlier comparable run. Raises
-    `TorchyardError` if a named run does not exist, or if there is no run.
-    """
+    """Write a run, by default the last that did work, compared with `against` or an earlier run."""
     build = subject.build
     records = build / "records" / "runs"
     chosen, newest, earlier = _select_run(records, run)
-    other = (
-        _find_run(records, against, read_runs(records), [])
-        if against
-        else find_comparable_run(chosen, earlier)
-    )
-    hosts = (
-        *operating_system.list_host_names(),
-        *find_worker_names(chosen.settings),
-        *find_worker_names(other.settings if other else {}),
-    )
-    anonymizer = Anonymizer(
-        str(subject.root),
-        operating_system.list_home_folders(),
-        operating_system.list_user_names(),
-        hosts,
-    )
+    if against:
+        other: Run | None = _find_run(records, against, read_runs(records), [])
+    else:
+        other = find_comparable_run(chosen, earlier)
+    workers = (name for one in (chosen, other) if one for name in find_worker_names(one.settings))
+    hosts = (*operating_system.list_host_names(), *workers)
+    homes, users = operating_system.list_home_folders(), operating_system.list_user_names()
+    anonymizer = Anonymizer(str(subject.root), homes, users, hosts)
     anonymized = anonymizer.clean_value(chosen)
-    results = anonymizer.clean_value(
-        collect_results(merge_run_outputs(read_manifests(build), chosen), chosen)
-    )
+    manifests = merge_run_outputs(_read_manifests(build), chosen)
+    results = anonymizer.clean_value(collect_results(manifests, chosen))
     title = format_headline(anonymized, is_run_active(records, chosen))
     comparison = compare_runs(anonymized, anonymizer.clean_value(other)) if other else None
     page = build_page_values(anonymized, title, results, comparison, newest=newest)
@@ -69,11 +57,9 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
         for name, text in texts.items():
             write_atomic(folder / name, text)
     except OSError as error:
-        raise TorchyardError(
-            f"cannot write the report: {error.strerror}",
-            location=str(folder),
-            hint="choose another folder: doit report --out FOLDER",
-        ) from error
+        message = f"cannot write the report: {error.strerror}"
+        hint = "choose another folder: doit report --out FOLDER"
+        raise TorchyardError(message, location=str(folder), hint=hint) from error
     comparison_note = f", compared with {other.name}" if other else ""
     print_report(f"{title}: run {anonymized.name}{comparison_note}")
     for name in texts:
@@ -86,14 +72,10 @@ def _select_run(records: Path, name: str) -> tuple[Run, bool, Iterator[Run]]:
     if not name:
         first = next(runs, None)
         if first is None:
-            raise TorchyardError(
-                "no run of this profile is recorded",
-                location=str(records),
-                hint="record one: doit build",
-            )
-        if first.active_stages:
-            return first, True, runs
-        return next((one for one in runs if one.active_stages), first), True, runs
+            message, hint = "no run of this profile is recorded", "record one: doit build"
+            raise TorchyardError(message, location=str(records), hint=hint)
+        active = (one for one in chain([first], runs) if one.active_stages)
+        return next(active, first), True, runs
     later: list[Run] = []
     return _find_run(records, name, runs, later), not any(one.active_stages for one in later), runs
 
@@ -109,20 +91,17 @@ def _find_run(records: Path, name: str, runs: Iterator[Run], later: list[Run]) -
     raise TorchyardError(f'there is no run "{name}"', location=str(records), hint=hint)
 
 
-def read_manifests(build: PurePath) -> ManifestDocuments:
-    """Return the manifests in `build`; a missing, truncated or malformed manifest is {}."""
-    folder = Path(build)
+def _read_manifests(build: Path) -> ManifestDocuments:
     names = ("source", "deps", "wheel", "validate")
-    source, deps, wheel, validation = (_read_manifest(folder / f"{name}.json") for name in names)
-    extensions = tuple(
-        _read_manifest(path)
-        for path in sorted((folder / "extensions").glob("*.json"))
-        if not path.name.endswith(".record.json")
-    )
-    return ManifestDocuments(source, deps, wheel, validation, extensions)
+    source, deps, wheel, validate = (read_manifest_or_empty(build / f"{it}.json") for it in names)
+    paths = sorted((build / "extensions").glob("*.json"))
+    manifests = (path for path in paths if not path.name.endswith(".record.json"))
+    extensions = tuple(map(read_manifest_or_empty, manifests))
+    return ManifestDocuments(source, deps, wheel, validate, extensions)
 
 
-def _read_manifest(path: Path) -> Mapping[str, Any]:
+def read_manifest_or_empty(path: Path) -> Mapping[str, Any]:
+    """Return the manifest at `path`, or {} if it is missing, truncated or malformed."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

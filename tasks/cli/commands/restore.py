@@ -3,7 +3,6 @@
 The backup in build/PROFILE/replaced determines what to restore: the settings may have changed.
 """
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tasks.core.errors import NotOwnedError, TorchyardError
@@ -18,31 +17,39 @@ from tasks.system.profile_hint import add_profile_argument, format_profile_argum
 def run(subject: SelectedProfile, yes: bool = False) -> None:
     """Show what would be restored; with `yes`, restore it."""
     build = subject.build
-    stamps = [
-        stamp
-        for stamp in install_journal_io.list_stamps(build / "replaced")
-        if install_journal_io.read_latest_record(stamp)
-    ]
-    if not stamps:
+    backups = list(install_journal_io.list_stamps(build / "replaced"))
+    backups = [one for one in backups if install_journal_io.read_latest_record(one)]
+    if not backups:
         print_report("nothing to restore: this profile replaced nothing in your environments")
     elif not files.is_owned(build):
-        raise NotOwnedError("torchyard did not make this folder", location=str(build))
-    for stamp in stamps:
-        _show_replaced(stamp)
-    if yes:
+        raise NotOwnedError("torchyard did not create this folder", location=str(build))
+    for backup in backups:
+        _show_replaced(backup)
+    if yes and (build / "replaced").is_dir():
         _restore_all(build, subject)
-    elif stamps:
+    elif backups:
         profile = format_profile_argument(subject.name)
-        print_report(f"nothing was changed; to restore it: doit restore --yes{profile}")
+        print_report(
+            f"nothing was changed yet; to restore these files, run: doit restore --yes{profile}"
+        )
 
 
 def _restore_all(build: Path, subject: SelectedProfile) -> None:
-    if not (build / "replaced").is_dir():
-        return
+    problems = []
     with files.lock_folder(build):  # no other run may use the folder
         manifests.remove_manifests(build / "install.json")
         stage_record_io.note_removal(build / "install.json", "doit restore")
-        problems = list(_restore_stamps(install_journal_io.list_stamps(build / "replaced")))
+        for backup in install_journal_io.list_stamps(build / "replaced"):
+            try:
+                record = install_journal_io.read_latest_record(backup)
+                install_commit_io.restore_environment(backup)
+            except TorchyardError as error:
+                problems.append(error)  # the other backups are restored nevertheless
+            else:
+                if record:
+                    print_report(
+                        f"restored {record.prefix}: every file is identical to the original"
+                    )
     if subject.opened and subject.opened.loaded.settings.install.into:
         notice = "install.into is still set: the next doit build installs the wheels again"
         print_report(add_profile_argument(notice, subject.name))
@@ -52,21 +59,8 @@ def _restore_all(build: Path, subject: SelectedProfile) -> None:
         raise problem
 
 
-def _restore_stamps(stamps: Iterable[Path]) -> Iterator[TorchyardError]:
-    """Restore from each backup folder, even after an error, and yield the errors."""
-    for stamp in stamps:
-        try:
-            one = install_journal_io.read_latest_record(stamp)
-            install_commit_io.restore_environment(stamp)
-        except TorchyardError as error:
-            yield error
-        else:
-            if one:
-                print_report(f"restored {one.prefix}: every file is identical to the original")
-
-
-def _show_replaced(stamp: Path) -> None:
-    record, change = install_journal_io.read_record(stamp), install_journal_io.read_pending(stamp)
+def _show_replaced(backup: Path) -> None:
+    record, change = install_journal_io.read_record(backup), install_journal_io.read_pending(backup)
     if change and change.result:
         record, change = change.result, None  # the installation was committed, but not yet recorded
     if record:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import TorchyardError, ValidationFailedError
@@ -22,7 +23,7 @@ from tasks.wheels.wheel_inspection_io import inspect_wheel
 
 def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -> None:
     """Print the check results of each wheel. Raises `ValidationFailedError` if a check failed."""
-    paths = [Path(one) for one in (*([wheel] if wheel else []), *wheels)]
+    paths = [Path(one) for one in (wheel, *wheels) if one]
     if not paths:
         raise TorchyardError("no wheel is named", hint="name one: doit verify wheelhouse/NAME.whl")
     knowledge = load_knowledge(subject.root / "config" / "knowledge")
@@ -38,12 +39,10 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
             print_report(line)
         results += wheel_results
     if failed := [check for check in results if check.status == "failed"]:
-        names = ", ".join(check.name for check in failed)
-        raise ValidationFailedError(
-            f"{len(failed)} of {len(results)} checks failed: {names}",
-            location=", ".join(path.name for path in paths),
-            hint=check_results.join_hints(failed),
-        )
+        names, location = ", ".join(one.name for one in failed), ", ".join(it.name for it in paths)
+        message = f"{len(failed)} of {len(results)} checks failed: {names}"
+        hint = check_results.join_hints(failed)
+        raise ValidationFailedError(message, location=location, hint=hint)
 
 
 def _create_code_reader(subject: SelectedProfile) -> MachineCodeReader:
@@ -51,26 +50,20 @@ def _create_code_reader(subject: SelectedProfile) -> MachineCodeReader:
     if subject.opened:
         manifest = subject.opened.layout.compute_manifest_path("deps")
         with suppress(TorchyardError):
-            return MachineCodeReader(
-                manifests.read_manifest(manifest, DepsManifest).cuobjdump or ""
-            )
+            deps = manifests.read_manifest(manifest, DepsManifest)
+            return MachineCodeReader(deps.cuobjdump or "")
     return MachineCodeReader()
 
 
 def _find_recorded_wheel(subject: SelectedProfile, wheel: Path) -> RecordedWheel:
-    """Return what the manifests of this profile record about the wheel of the same name."""
+    """Return the record of the wheel of the same name in the manifests of this profile."""
     if subject.opened is None:
         return RecordedWheel(why=f"profile {subject.name} cannot be opened")
-    for stage in subject.opened.plan.stages:
-        if stage.kind not in {"wheel", "extensions"}:
-            continue
-        kind: type[Wheel] | type[BuiltExtension]
-        kind = Wheel if stage.kind == "wheel" else BuiltExtension
-        try:
+    plan = subject.opened.plan
+    for stage in (*plan.find_stages("wheel"), *plan.find_stages("extensions")):
+        kind: Any = Wheel if stage.kind == "wheel" else BuiltExtension
+        with suppress(TorchyardError):
             manifest = manifests.read_manifest(stage.outputs[0], kind)
-        except TorchyardError:
-            continue
-        if manifest.artifact and manifest.artifact.name == wheel.name:
-            archs = manifest.archs if isinstance(manifest, BuiltExtension) else None
-            return RecordedWheel(manifest.artifact, archs or {})
+            if manifest.artifact and manifest.artifact.name == wheel.name:
+                return RecordedWheel(manifest.artifact, getattr(manifest, "archs", None) or {})
     return RecordedWheel(why=f"profile {subject.name} built no wheel of that name")

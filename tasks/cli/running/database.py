@@ -5,7 +5,8 @@ A database error never ends a run: it causes a warning, and the next run checks 
 
 import sqlite3
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,60 +40,47 @@ class Database:
 
     def in_(self, task_id: str) -> bool:
         """Return True if the task is in the database."""
-        return task_id in self._cache or self._select("task_id", task_id) is not None
+        return bool(self._cache.get(task_id) or self._read_task(task_id))
 
     def remove(self, task_id: str) -> None:
         """Delete the task from the database."""
         self._cache.pop(task_id, None)
         self._changed.discard(task_id)
-        self._delete('delete from "doit" where task_id=?', task_id)
+        with self._warn_on_error("save"):
+            self._connection.execute('delete from "doit" where task_id=?', (task_id,))
 
     def remove_all(self) -> None:
         """Delete all tasks from the database."""
         self._cache.clear()
         self._changed.clear()
-        self._delete("delete from doit")
+        with self._warn_on_error("save"):
+            self._connection.execute("delete from doit")
 
     def dump(self) -> None:
         """Write the changes and close the database file."""
         rows = [(task_id, self._codec.encode(self._cache[task_id])) for task_id in self._changed]
-        try:
-            with closing(self._connection) as connection, connection:
-                connection.executemany('insert or replace into "doit" values (?,?)', rows)
-        except sqlite3.Error as error:
-            self._warn_once("save", error)
+        with self._warn_on_error("save"), closing(self._connection) as connection, connection:
+            connection.executemany('insert or replace into "doit" values (?,?)', rows)
 
     def _read_task(self, task_id: str) -> dict[str, Any]:
-        text = self._select("task_data", task_id)
-        try:
-            document = {} if text is None else self._codec.decode(text)
-        except (TypeError, ValueError) as error:
-            self._warn_once("read", error)
-            return {}
+        query, document = 'select task_data from "doit" where task_id=?', None
+        with self._warn_on_error("read"):
+            if row := self._connection.execute(query, (task_id,)).fetchone():
+                document = self._codec.decode(row[0])
         return document if isinstance(document, dict) else {}
 
-    def _select(self, column: str, task_id: str) -> Any:
-        query = f'select {column} from "doit" where task_id=?'  # noqa: S608 - one of our columns
+    @contextmanager
+    def _warn_on_error(self, verb: str) -> Iterator[None]:
+        """Print a warning for the first error of a database or of its data; ignore later errors."""
         try:
-            row = self._connection.execute(query, (task_id,)).fetchone()
-        except sqlite3.Error as error:
-            self._warn_once("read", error)
-            return None
-        return row and row[0]
-
-    def _delete(self, statement: str, *values: str) -> None:
-        try:
-            self._connection.execute(statement, values)
-        except sqlite3.Error as error:
-            self._warn_once("save", error)
-
-    def _warn_once(self, verb: str, error: Exception) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            output.print_warning(
-                f"cannot {verb} the state of the tasks in {self.name}: {error}; "
-                "the next run checks all of them"
-            )
+            yield
+        except (sqlite3.Error, TypeError, ValueError) as error:
+            if not self._has_warned:
+                self._has_warned = True
+                output.print_warning(
+                    f"cannot {verb} the state of the tasks in {self.name}: {error}; "
+                    "the next run checks all of them"
+                )
 
 
 def _open_database(name: str) -> sqlite3.Connection:
@@ -128,17 +116,15 @@ def set_aside_damaged_database(path: Path) -> None:
     try:
         if not path.is_file() or not _is_damaged(path):
             return
-        path.replace(path.with_name(f"{path.name}.damaged"))
+        renamed = path.replace(path.with_name(f"{path.name}.damaged"))
     except OSError:
         return
-    new_name = f"{path.name}.damaged"
-    _print_early_warning(
-        f"{path} was damaged; it is now {new_name}, and all tasks are checked again"
-    )
+    message = f"it is now {renamed.name}, and all tasks are checked again"
+    _print_early_warning(f"{path} was damaged; {message}")
 
 
 def _is_damaged(path: Path) -> bool:
-    """Return True if SQLite reports damage; False for a full disk, a lock or denied access."""
+    """Return True if SQLite reports damage, and False for a full disk, a lock or denied access."""
     try:
         with closing(sqlite3.connect(path, timeout=_LOCK_TIMEOUT)) as connection:
             return bool(connection.execute("pragma quick_check(1)").fetchone() != ("ok",))

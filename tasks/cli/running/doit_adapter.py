@@ -1,8 +1,4 @@
-"""Implement doit's reporter, which prints the header, the failures and the end of a run.
-
-`tasks.cli.running.execute` prints the lines of the stages. The reporter also handles the signals
-that end a run, because doit creates the reporter before it runs anything.
-"""
+"""Implement doit's reporter, which prints the header, the failures and the end of a run."""
 
 import signal
 import sys
@@ -21,9 +17,8 @@ _BUILDING_TASKS = {"build", *STAGE_VERBS}
 def list_exit_signals() -> tuple[signal.Signals, ...]:
     """Return the signals that end a run: INT, TERM, and HUP unless it is ignored (nohup)."""
     hangup = getattr(signal, "SIGHUP", None)
-    if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
-        return (signal.SIGINT, signal.SIGTERM)
-    return (signal.SIGINT, signal.SIGTERM, hangup)
+    is_ignored = hangup is None or signal.getsignal(hangup) == signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM, *(() if is_ignored else (hangup,)))
 
 
 def _handle_exit_signals(handler: Any) -> None:
@@ -47,17 +42,15 @@ class Reporter:
 
     def initialize(self, tasks: Any, selected_tasks: Any) -> None:
         """Store the selected tasks; print the run header if one of these tasks builds something."""
-        self.selected.update(map(str, selected_tasks or ()))
-        kinds = {name.partition(":")[0] for name in map(str, selected_tasks or ())}
+        names = set(map(str, selected_tasks or ()))
+        self.selected.update(names)
+        kinds = {name.partition(":")[0] for name in names}
         self.building = self.console.plan is not None and bool(_BUILDING_TASKS & kinds)
         if self.building:
             self.console.print_header()
 
     def add_failure(self, task: Any, fail: Any) -> None:
-        """Report a failed task, but not the tasks that doit skips because of the failure.
-
-        `execute` has already reported an extension that failed while others ran.
-        """
+        """Report a failed task, but not the tasks that doit skips because of the failure."""
         if isinstance(fail, UnmetDependency):
             fail.__class__ = TaskFailed  # doit would return 2, which means a bug in torchyard
             return
@@ -98,10 +91,7 @@ class Reporter:
 def build_reporter_class(
     console: Console, selected: set[str], end: Callable[[int], None] | None = None
 ) -> type[Reporter]:
-    """Return a reporter class bound to `console`; doit itself creates the instance.
-
-    The reporter adds the requested tasks to `selected` and calls `end` with a build's exit code.
-    """
+    """Return a reporter class for doit. `end` is called with the exit code of a build."""
     callback = end or (lambda _: console.print_summary())
     attributes = {"console": console, "selected": selected, "end": staticmethod(callback)}
     return type("TorchyardReporter", (Reporter,), attributes)

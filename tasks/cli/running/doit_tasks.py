@@ -6,7 +6,7 @@ file_deps, new dicts in each call, and that no manifest exists while an action r
 
 import os
 from collections.abc import Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from doit import get_initial_workdir
@@ -27,29 +27,23 @@ DoitTask = dict[str, Any]
 
 
 def resolve_user_path(path: str) -> str:
-    """Return the absolute path for a path that the user typed; "" for "".
+    """Return the absolute path for a path that the user typed, and an empty text unchanged.
 
-    A relative path starts at the folder where doit was started: `doit -f` changes the current
-    folder.
+    A relative path starts where doit was started, because `doit -f` changes the current folder.
     """
     expanded = os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such user
     return str(Path(get_initial_workdir() or "", expanded)) if path else ""
 
 
 def generate_stage_tasks(session: Session) -> Iterator[DoitTask]:
-    """Yield a task per stage (with `validate`), the group `extensions`, and the task `build`.
-
-    If a stage is not part of the profile, its task prints the reason.
-    """
+    """Yield a task per stage, the group `extensions`, and the task `build`."""
     plan, stage_names = session.plan, [stage.name for stage in session.plan.stages]
     # must come first: doit adds subtasks only to an existing group
     yield {"basename": "extensions", "name": None, "doc": HELP_PAGES["extensions"].doc}
     doc = HELP_PAGES["build"].doc
     yield {"basename": "build", "actions": None, "doc": doc, "task_dep": stage_names}
-    for stage in plan.stages:
+    for stage in (*plan.stages, *(() if "validate" in plan.absent else (plan.validate,))):
         yield _build_task(session, stage)
-    if "validate" not in plan.absent:
-        yield _build_task(session, plan.validate)
     for name, reason in plan.absent.items():
         if name not in {*stage_names, "extensions"}:
             text = f"not part of this profile: {reason}"
@@ -77,32 +71,31 @@ def _build_uptodate_checks(plan: Plan, stage: Stage) -> list[Any]:
     if stage.uptodate_check == "always":
         return [False]
 
-    def has_intact_manifests() -> bool:
+    def is_intact() -> bool:
         from tasks.runlog import stage_record_io  # noqa: PLC0415 - not at load
 
-        return stage_record_io.has_intact_manifests(stage)
+        if not stage_record_io.has_intact_manifests(stage):
+            return False
+        # doit tracks neither missing files nor the tasks that write them
+        return not stage.optional_inputs or not (
+            stage_record_io.find_rebuild_reasons(stage)
+            or any(map(is_due, list_optional_stages(plan, stage)))
+        )
 
-    def has_same_optional_inputs() -> bool:
-        from tasks.runlog import stage_record_io  # noqa: PLC0415 - not at load
-
-        has_reasons = bool(stage_record_io.find_rebuild_reasons(stage))
-        return not has_reasons and not any(map(is_due, list_optional_stages(plan, stage)))
-
-    checks = [config_changed(convert_to_redacted_json(stage.fingerprint)), has_intact_manifests]
-    if stage.optional_inputs:  # doit tracks neither missing files nor the tasks that write them
-        checks.append(has_same_optional_inputs)
+    checks = [config_changed(convert_to_redacted_json(stage.fingerprint)), is_intact]
     if stage.uptodate_check == "stale":
         checks.append(lambda: not load_stage_module(stage, "up_to_date").is_stale(stage.job))
     return checks
 
 
-def list_result_files(stage: Stage) -> tuple[PurePath, ...]:
-    """Return the files that `doit clean` removes: manifests, and the JUnit file of validate."""
-    return (*stage.outputs, *(stage.extra_outputs if stage.kind == "validate" else ()))
+def list_result_files(stage: Stage) -> list[Path]:
+    """Return the files that `doit clean` removes: manifests, and the JUnit file of `validate`."""
+    paths = (*stage.outputs, *(stage.extra_outputs if stage.kind == "validate" else ()))
+    return [Path(path) for path in paths if Path(path).is_file()]
 
 
 def remove_manifests(stage: Stage) -> None:
-    """Remove the result files of a stage, as `doit clean` does."""
+    """Remove the files of a stage that `doit clean` removes."""
     from tasks.system import manifests  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
     manifests.remove_manifests(*list_result_files(stage))

@@ -1,7 +1,4 @@
-"""Execute the stages of a run: one at a time, the extensions in parallel.
-
-When doit reaches an extension, all requested extensions that must run and are not blocked start.
-"""
+"""Execute the stages of a run: one at a time, and the requested extensions in parallel."""
 
 from __future__ import annotations
 
@@ -9,12 +6,12 @@ import errno
 import importlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from doit.exceptions import TaskFailed
 
@@ -47,13 +44,12 @@ _NOT_WRITABLE_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 @dataclass
 class Session:
-    """The state of one run of a profile: plan, console, and the lock of the build folder.
+    """The state of one run of a profile.
 
-    `gate` raises a `TorchyardError` for anything that would stop a build. The first stage that must
-    run calls `gate`, once; `refusal` is the error message. `busy`: another run holds the lock.
-    `attempt` runs the action of a stage and returns the outputs and a description of the automatic
-    fix. `rebuild_all`: the user requested a rebuild of every stage. `selected`: the requested
-    tasks, empty until doit has read them. `notify`: the settings for the notification at the end.
+    The first stage that must run calls `gate`, which raises a `TorchyardError` for anything that
+    would stop a build; its message is stored in `refusal`. `busy` is True if another run holds the
+    lock of the build folder. `attempt` runs the action of a stage and returns the outputs and a
+    description of the automatic fix. `selected` are the requested tasks, once doit has read them.
     """
 
     plan: Plan
@@ -72,7 +68,7 @@ class Session:
     records: PurePath | None = None
     read_run_header: Callable[[], Mapping[str, Json]] = dict
     notify: Notify = field(default_factory=Notify)
-    parallel: ParallelStages[TaskFailed] | None = None
+    parallel: ParallelStages | None = None
 
     @cached_property
     def record(self) -> RunRecorder:
@@ -87,20 +83,12 @@ def execute_stage(session: Session, stage: Stage) -> TaskFailed | None:
     if refusal := _find_refusal(session, stage):
         session.record.record_refusal(stage.name, refusal.get_msg())
         return refusal
-    if stage.optional_inputs:
-        return _run_despite_failures(session, stage)
-    if stage.kind != "extensions":
-        return _capture_failure(lambda: _run_stage(session, stage))
-    return _find_parallel_stages(session).wait_for_stage(stage)
-
-
-def _run_despite_failures(session: Session, stage: Stage) -> TaskFailed | None:
-    """Run a stage after the stages that write its optional inputs, even if some of them failed.
-
-    If one of them failed, return a failure after the stage has run, so that the exit code is 1.
-    """
-    parallel, failed = _find_parallel_stages(session), set[PurePath]()
+    if stage.kind == "extensions":
+        return _find_parallel_stages(session).wait_for_stage(stage)
+    failed = set[PurePath]()
+    # the stage runs even if a stage that writes its optional inputs failed; the exit code is then 1
     for other in list_optional_stages(session.plan, stage):
+        parallel = _find_parallel_stages(session)
         if failed & set(other.inputs) or (is_due(other) and parallel.wait_for_stage(other)):
             failed.update(other.outputs)
     failure = _capture_failure(lambda: _run_stage(session, stage))
@@ -113,32 +101,42 @@ def list_optional_stages(plan: Plan, stage: Stage) -> list[Stage]:
 
 
 def _find_refusal(session: Session, stage: Stage) -> TaskFailed | None:
-    """Return the failure of a stage that cannot start, or None if the stage can start.
-
-    A problem that the gate finds is reported only for the first stage that it stops.
-    """
+    """Return the failure of a stage that cannot start, or None if the stage can start."""
     if session.refusal and (session.busy or _needs_gate(session, stage)):
         return TaskFailed(session.refusal, report=False)
 
-    def prepare_stage() -> None:
-        with add_profile_to_errors(session.layout.profile):
-            if _needs_gate(session, stage):
-                try:
-                    session.gate()
-                except TorchyardError as error:
-                    session.refusal = str(error)
-                    raise
-                session.gate_passed = True
-            _enter_build_folder(session, stage)
-        if session.entered:
-            session.record.start_record()
-
-    failure = _capture_failure(prepare_stage)
+    failure = _capture_failure(lambda: _prepare_stage(session, stage))
     if failure and session.busy:  # report the run, not a stage: none could start
         session.refusal = failure.get_msg()
         session.console.report_failure(session.layout.profile, session.refusal, "Busy")
         return TaskFailed(session.refusal, report=False)
     return failure
+
+
+def _prepare_stage(session: Session, stage: Stage) -> None:
+    """Call the gate; then create the build folder, lock it and pin the host, once per run."""
+    with add_profile_to_errors(session.layout.profile):
+        if _needs_gate(session, stage):
+            try:
+                session.gate()
+            except TorchyardError as error:
+                session.refusal = str(error)
+                raise
+            session.gate_passed = True
+        has_folder = stage.kind != "validate" or Path(session.layout.build).is_dir()
+        if has_folder and not session.entered:
+            from tasks.system import files  # noqa: PLC0415 - nothing of this is needed when all is up to date
+
+            files.create_owned_folder(session.layout.build)
+            try:
+                session.lock_stack.enter_context(files.lock_folder(session.layout.build))
+            except BusyError:
+                session.busy = True
+                raise
+            session.pin()
+            session.entered = True
+    if session.entered:
+        session.record.start_record()
 
 
 def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
@@ -148,16 +146,22 @@ def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
     except TorchyardError as error:
         return TaskFailed(str(error))
     except OSError as error:
-        translated = _translate_disk_error(error)
-        if translated is None:
+        location = str(error.filename)
+        if error.errno == errno.ENOSPC:
+            hint = "free some disk space, then run the same command again"
+            return TaskFailed(str(NoSpaceError("the disk is full", location=location, hint=hint)))
+        if error.errno not in _NOT_WRITABLE_ERRNOS:
             raise
-        return TaskFailed(str(translated))
+        hint = "make this path writable, or choose another one in the settings"
+        message = str(error.strerror).lower()
+        return TaskFailed(str(TorchyardError(message, location=location, hint=hint)))
     return None
 
 
 def _run_stage(session: Session, stage: Stage) -> None:
     from tasks.cli.running import rebuild_reason  # noqa: PLC0415 - nothing of this is needed when all is up to date
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - as above
+    from tasks.system import manifests  # noqa: PLC0415 - as above
 
     may_skip = stage.kind == "extensions" and not session.rebuild_all
     if may_skip and stage_record_io.read_last_record(stage) is not None and not is_due(stage):
@@ -166,32 +170,24 @@ def _run_stage(session: Session, stage: Stage) -> None:
     session.console.begin_stage(stage, reason)
     label, entry = output.label_output(stage.name), session.record.record_stage(stage.name, reason)
     with label, entry as record, add_profile_to_errors(session.layout.profile):
-        outputs, record.outcome, record.auto_fix = _run_action(session, stage, reason)
-        record.outputs = outputs[0]
-    session.console.end_stage(stage, reason, record.outcome)
+        start = time.monotonic()
+        old_contents = list(map(_read_bytes, stage.outputs))
+        if stage.uptodate_check != "always":
+            manifests.remove_manifests(*stage.outputs)
+        outputs, auto_fix = session.attempt(stage, load_stage_module(stage, "run").run)
+        for path, content in zip(stage.outputs, outputs, strict=True):
+            manifests.write_manifest(path, content)
+        seconds = time.monotonic() - start
+        stage_record_io.write_stage_record(stage, reason, seconds, __version__, auto_fix)
+        has_changed = old_contents != list(map(_read_bytes, stage.outputs))
+        outcome: Outcome = "changed" if has_changed else "unchanged"
+        if getattr(outputs[0], "status", "") == "unreachable":
+            outcome = "skipped"
+        record.outputs, record.outcome, record.auto_fix = outputs[0], outcome, auto_fix
+    session.console.end_stage(stage, reason, outcome)
 
 
-def _run_action(session: Session, stage: Stage, reason: str) -> tuple[Any, Outcome, str]:
-    """Run the action of a stage and write the manifests; return outputs, outcome, automatic fix."""
-    from tasks.runlog import stage_record_io  # noqa: PLC0415 - as above
-    from tasks.system import manifests  # noqa: PLC0415 - as above
-
-    start = time.monotonic()
-    old_contents = [_read_bytes(path) for path in stage.outputs]
-    if stage.uptodate_check != "always":
-        manifests.remove_manifests(*stage.outputs)
-    outputs, auto_fix = session.attempt(stage, load_stage_module(stage, "run").run)
-    for path, content in zip(stage.outputs, outputs, strict=True):
-        manifests.write_manifest(path, content)
-    seconds = time.monotonic() - start
-    stage_record_io.write_stage_record(stage, reason, seconds, __version__, auto_fix)
-    if getattr(outputs[0], "status", "") == "unreachable":
-        return outputs, "skipped", auto_fix
-    has_changed = old_contents != [_read_bytes(path) for path in stage.outputs]
-    return outputs, "changed" if has_changed else "unchanged", auto_fix
-
-
-def _find_parallel_stages(session: Session) -> ParallelStages[TaskFailed]:
+def _find_parallel_stages(session: Session) -> ParallelStages:
     """Return the runner of the requested extensions; the first call creates it."""
     if session.parallel:
         return session.parallel
@@ -205,8 +201,16 @@ def _find_parallel_stages(session: Session) -> ParallelStages[TaskFailed]:
         session.console.report_failure(stage.name, failure.get_msg())
         return TaskFailed(failure.get_msg(), report=False)
 
+    stages = session.plan.find_stages("extensions")
+    if not _TASKS_WITH_ALL_EXTENSIONS & session.selected:
+        # the named extensions, and those that they depend on
+        names = {name for name in session.selected if name.startswith("extensions:")}
+        for stage in reversed(stages):
+            if stage.name in names:
+                names |= {one.name for one in stages if set(one.outputs) & set(stage.inputs)}
+        stages = tuple(stage for stage in stages if stage.name in names)
     session.parallel = ParallelStages(
-        stages=tuple(_list_selected_extensions(session)),
+        stages=stages,
         act=run_extension,
         is_due=is_due,
         stopped=lambda: session.console.interrupted,
@@ -215,22 +219,10 @@ def _find_parallel_stages(session: Session) -> ParallelStages[TaskFailed]:
     return session.parallel
 
 
-def _list_selected_extensions(session: Session) -> Iterator[Stage]:
-    """Yield the requested extensions: all, or the named ones and the extensions they depend on."""
-    stages = session.plan.find_stages("extensions")
-    names = {name for name in session.selected if name.startswith("extensions:")}
-    for stage in reversed(stages):
-        if stage.name in names:
-            names |= {one.name for one in stages if set(one.outputs) & set(stage.inputs)}
-    is_all = bool(_TASKS_WITH_ALL_EXTENSIONS & session.selected)
-    yield from (stage for stage in stages if is_all or stage.name in names)
-
-
 def is_due(stage: Stage) -> bool:
-    """Return True if doit will run the stage: a manifest is missing, or something changed.
+    """Return True if a manifest of the stage is missing, or if something changed since its record.
 
-    Return False if the manifests exist but the last run has no record: doit then decides when it
-    reaches the stage.
+    If the manifests exist without a record, return False: doit decides when it reaches the stage.
     """
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
@@ -241,17 +233,6 @@ def is_due(stage: Stage) -> bool:
         stage_record_io.find_rebuild_reasons(stage)
         or load_stage_module(stage, "up_to_date").is_stale(stage.job)
     )
-
-
-def _translate_disk_error(error: OSError) -> TorchyardError | None:
-    """Return a `TorchyardError` with a hint, or None if the `OSError` is a bug."""
-    location = str(error.filename)
-    if error.errno == errno.ENOSPC:
-        return NoSpaceError("the disk is full", location=location, hint="free some room")
-    if error.errno in _NOT_WRITABLE_ERRNOS:
-        hint = "make this path writable, or choose another one in the settings"
-        return TorchyardError(str(error.strerror).lower(), location=location, hint=hint)
-    return None
 
 
 def run_command_action(act: Callable[..., None], **params: Any) -> TaskFailed | None:
@@ -265,57 +246,30 @@ def _needs_gate(session: Session, stage: Stage) -> bool:
     return not (session.gate_passed or is_check_only or stage.kind == "validate")
 
 
-def _enter_build_folder(session: Session, stage: Stage) -> None:
-    """Create the build folder, lock it and pin the host, once per run, before the first action.
-
-    The stage validate does not create the build folder: it does nothing here if none exists.
-    """
-    if session.entered or (stage.kind == "validate" and not Path(session.layout.build).is_dir()):
-        return
-    from tasks.system import files  # noqa: PLC0415 - nothing of this is needed when all is up to date
-
-    files.create_owned_folder(session.layout.build)
-    try:
-        session.lock_stack.enter_context(files.lock_folder(session.layout.build))
-    except BusyError:
-        session.busy = True
-        raise
-    session.pin()
-    session.entered = True
-
-
 def _read_bytes(path: PurePath) -> bytes:
     file = Path(path)
     return file.read_bytes() if file.is_file() else b""
 
 
 _POLL_SECONDS = 0.5  # on Windows, an interrupt is noticed only when a wait ends
-_Failure = TypeVar("_Failure")
 
 
 @dataclass
-class ParallelStages(Generic[_Failure]):
-    """A runner of `stages`, the requested ones in the order of the plan, at most `most` at once.
-
-    `act` runs one stage and returns the failure or None. `stopped` returns True after the user has
-    interrupted the run.
-    """
+class ParallelStages:
+    """A runner of stages in at most `most` threads. `stopped` returns True after an interrupt."""
 
     stages: tuple[Stage, ...]
-    act: Callable[[Stage], _Failure | None]
+    act: Callable[[Stage], TaskFailed | None]
     is_due: Callable[[Stage], bool]
     stopped: Callable[[], bool]
     most: int
-    _at_work: dict[str, Future[_Failure | None]] = field(default_factory=dict)
+    _at_work: dict[str, Future[TaskFailed | None]] = field(default_factory=dict)
     _idle: set[str] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _threads: ThreadPoolExecutor | None = None
 
-    def wait_for_stage(self, stage: Stage) -> _Failure | None:
-        """Start a stage unless it has started, wait for it, and return the failure or None.
-
-        Raises the exceptions of `act`; an interrupt is raised after all threads have ended.
-        """
+    def wait_for_stage(self, stage: Stage) -> TaskFailed | None:
+        """Start a stage unless it has started, wait for it, and return the failure or None."""
         with self._lock:
             if stage.name not in self._at_work:
                 self._begin_stage(stage)
@@ -345,7 +299,7 @@ class ParallelStages(Generic[_Failure]):
 
             self._threads = ThreadPoolExecutor(self.most, thread_name_prefix="stage")
 
-        def run_in_thread() -> _Failure | None:
+        def run_in_thread() -> TaskFailed | None:
             with output.label_output(stage.name), shell.stop_commands_when(self.stopped):
                 return self.act(stage)
 
@@ -355,8 +309,16 @@ class ParallelStages(Generic[_Failure]):
 
     def _is_blocked(self, stage: Stage) -> bool:
         """Return True if a dependency of the stage failed, is running, or has yet to run."""
-        predecessors = (other for other in self.stages if set(other.outputs) & set(stage.inputs))
-        return not all(map(self._is_satisfied, predecessors))
+        for other in self.stages:
+            if not set(other.outputs) & set(stage.inputs):
+                continue
+            future = self._at_work.get(other.name)
+            if future is None:
+                if self._is_blocked(other) or self._is_due(other):
+                    return True
+            elif not future.done() or future.exception() or future.result() is not None:
+                return True
+        return False
 
     def _is_due(self, stage: Stage) -> bool:
         """Return `is_due(stage)` and cache a False, because the check reads a source folder."""
@@ -364,9 +326,3 @@ class ParallelStages(Generic[_Failure]):
             return True
         self._idle.add(stage.name)
         return False
-
-    def _is_satisfied(self, stage: Stage) -> bool:
-        future = self._at_work.get(stage.name)
-        if future is None:
-            return not self._is_blocked(stage) and not self._is_due(stage)
-        return future.done() and not future.exception() and future.result() is None

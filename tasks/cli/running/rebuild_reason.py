@@ -11,11 +11,7 @@ from tasks.runlog import stage_record_io
 
 
 def format_rebuild_reason(stage: Stage) -> str:
-    """Return a short text: the rebuild reasons, else the differences from torchyard.lock.
-
-    If there are neither, return `UNFINISHED` if the up-to-date check finds no change, else the
-    default reason of the up-to-date check.
-    """
+    """Return why the stage runs: what changed, or else what differs from torchyard.lock."""
     if reasons := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
         return format_short_reasons(reasons)
     check = stage.uptodate_check
@@ -25,13 +21,12 @@ def format_rebuild_reason(stage: Stage) -> str:
 
 
 def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
-    """Return what torchyard.lock pins and the stage's results lack; () if there are no results."""
-    unlocked: tuple[str, ...] = ()
-    if stage.uptodate_check == "stale":
-        module = load_stage_module(stage, "up_to_date")
+    """Return the differences between torchyard.lock and the results of the stage, if it has any."""
+    module = load_stage_module(stage, "up_to_date") if stage.uptodate_check == "stale" else None
+    if module and hasattr(module, "list_unlocked"):
         with suppress(TorchyardError):
-            unlocked = module.list_unlocked(stage.job) if hasattr(module, "list_unlocked") else ()
-    return unlocked
+            return tuple(module.list_unlocked(stage.job))
+    return ()
 
 
 def list_rebuild_reasons(stage: Stage) -> tuple[str, ...]:

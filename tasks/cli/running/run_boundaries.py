@@ -2,12 +2,13 @@
 
 import signal
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from contextlib import suppress
 
 from tasks.cli.running.execute import Session
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.errors import TorchyardError
-from tasks.core.model import Json, Plan
+from tasks.core.model import Json
 from tasks.core.text_formatting import format_duration
 from tasks.lock.opened_profile_io import Profile
 from tasks.settings.loaded_settings import list_nondefault_settings
@@ -18,7 +19,10 @@ from tasks.system.output import print_warning
 
 def build_run_header(name: str, profile: Profile, selected: Collection[str]) -> dict[str, Json]:
     """Return the content of the record's `begin` line; `selected` are the requested tasks."""
-    host, choice = profile.host, profile.choice
+    host, choice, plan = profile.host, profile.choice, profile.plan
+    stages = [*plan.stages, *([plan.validate] if plan.validate.name in selected else [])]
+    producers = {path: stage.name for stage in stages for path in stage.outputs}
+    predecessors = [(stage, map(producers.get, stage.inputs)) for stage in stages]
     return {
         "command": sorted(selected),
         "profile": name,
@@ -39,63 +43,51 @@ def build_run_header(name: str, profile: Profile, selected: Collection[str]) -> 
             "targets": [str(arch) for arch in choice.targets],
             "toolkit": choice.toolkit.reason,
         },
-        "stages": list(_build_stage_graph(profile.plan, selected)),
+        "stages": [
+            {"name": stage.name, "after": [one for one in dict.fromkeys(names) if one]}
+            for stage, names in predecessors
+        ],
     }
-
-
-def _build_stage_graph(plan: Plan, selected: Collection[str]) -> Iterator[Json]:
-    stages = [*plan.stages, *([plan.validate] if plan.validate.name in selected else [])]
-    producers = {path: stage.name for stage in stages for path in stage.outputs}
-    for stage in stages:
-        predecessors = (producers[path] for path in stage.inputs if path in producers)
-        yield {"name": stage.name, "after": list(dict.fromkeys(predecessors))}
 
 
 _LONG_RUN_SECONDS = 10.0  # ring the bell only after longer runs: the user may be away
 
 
 def finalize_run(session: Session, code: int) -> None:
-    """Record the end of the run, print a summary, notify the user. `code` is doit's exit code."""
+    """Record the end of the run, print a summary, notify the user. `code` is doit's exit code.
+
+    If no stage started, lock the build folder only to record the end. Record nothing if there is no
+    build folder, or if another run holds the lock.
+    """
     console = session.console
     seconds = time.monotonic() - console.started
     outcome = "interrupted" if console.interrupted else "failed" if code else "done"
-    _record_end(session, outcome, code)
+    if session.entered:
+        session.record.finish_record(outcome, code)
+    elif files.is_marked(session.layout.build):
+        try:
+            with suppress(TorchyardError), files.lock_folder(session.layout.build):
+                session.record.start_record()
+                session.record.finish_record(outcome, code)
+        except OSError as error:
+            session.record.warn_incomplete(error)
     console.print_summary()
     if (console.ran or (code and session.entered)) and outcome != "interrupted":
         session.lock_stack.close()  # unlock first: the notified user may start another build
         _notify_user(session, seconds, code)
 
 
-def _record_end(session: Session, outcome: str, code: int) -> None:
-    """Record the end of the run.
-
-    If no stage started, lock the build folder only for writing. Write nothing if there is no build
-    folder, or if another run holds the lock.
-    """
-    if session.entered:
-        session.record.finish_record(outcome, code)
-    elif files.is_marked(session.layout.build):
-        try:
-            with files.lock_folder(session.layout.build):
-                session.record.start_record()
-                session.record.finish_record(outcome, code)
-        except TorchyardError:
-            return
-        except OSError as error:
-            session.record.warn_incomplete(error)
-
-
 def _notify_user(session: Session, seconds: float, code: int) -> None:
-    profile, outcome = session.layout.profile, "failed" if code else "done"
+    profile, command = session.layout.profile, session.notify.command
     if session.notify.bell and seconds > _LONG_RUN_SECONDS:
         session.console.screen.ring_bell()
-    if not session.notify.command:
+    if not command:
         return
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # everything is saved, so Ctrl-C may end the command
-    state = "failed" if code else "is done"
+    outcome, state = ("failed", "failed") if code else ("done", "is done")
     message = f"torchyard: {profile} {state} after {format_duration(seconds)}"
     try:
-        shell.run_notification(session.notify.command, outcome, profile, seconds, message)
+        shell.run_notification(command, outcome, profile, seconds, message)
     except TorchyardError as error:
         print_warning(f"notify.command: {error}")

@@ -156,7 +156,7 @@ def test_companions_installed_in_target_environment_are_added(
     python = create_interpreter(monkeypatch, subject.root, has=("torch", "torchvision", "numpy"))
     init.run(subject, into=python)
     assert written(subject.root)["companions"] == ["torchvision"]
-    assert f"companions: torchvision (found in {python};" in " ".join(heard.text.split())
+    assert f"also selected: torchvision (found in {python};" in " ".join(heard.text.split())
 
 
 def test_companion_that_cannot_be_planned_is_reported_and_omitted(
@@ -411,7 +411,7 @@ def test_strategy_question_shows_default_and_reason(
 
 
 def test_every_example_gpu_is_known(subject: SelectedProfile) -> None:
-    assert dict(gather_init_facts(subject).list_recent_gpus())["RTX 5090"] == "12.0"
+    assert gather_init_facts(subject).list_recent_gpus()[0] == "RTX 5090 (12.0)"
 
 
 @pytest.mark.parametrize(

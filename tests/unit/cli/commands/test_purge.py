@@ -53,7 +53,9 @@ def test_purge_without_yes_removes_nothing(yard: Path, heard: Heard) -> None:
     assert left(yard) == before
     assert heard[0] == f"would remove {yard / 'build' / 'mine'} (0 MiB)"
     assert heard[1] == f"would remove {yard / 'wheelhouse' / 'torch-1.whl'} (0 MiB)"
-    assert heard[-1] == "nothing was removed; to remove it: doit purge --yes profile=mine"
+    assert (
+        heard[-1] == "nothing was removed yet; to remove these files: doit purge --yes profile=mine"
+    )
 
 
 def test_purge_without_a_build_removes_nothing(yard: Path, heard: Heard) -> None:
@@ -67,7 +69,7 @@ def test_purge_command_names_profile_unless_it_is_default(
     built(yard, "mine", "torch-1.whl")
     monkeypatch.setenv("TORCHYARD_PROFILE", "mine")
     purge.run(opened(yard))
-    assert heard[-1] == "nothing was removed; to remove it: doit purge --yes"
+    assert heard[-1] == "nothing was removed yet; to remove these files: doit purge --yes"
     assert format_profile_argument("quickstart") == " profile=quickstart"
     monkeypatch.delenv("TORCHYARD_PROFILE")
     assert format_profile_argument("quickstart") == ""

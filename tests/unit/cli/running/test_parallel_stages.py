@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+from doit.exceptions import TaskFailed
 
 from tasks.cli.running import execute
 from tasks.cli.running.execute import ParallelStages
@@ -165,7 +166,7 @@ def test_interrupt_ends_all_stages_and_starts_no_other(tmp_path: Path) -> None:
     run, ended, ready = Interrupt(), list[str](), list[int]()
     both = threading.Barrier(3)
 
-    def act(one: Stage) -> str | None:
+    def act(one: Stage) -> TaskFailed | None:
         command = Command(("sh", "-c", "echo up; exec sleep 600"), shell.build_host_env(), one.name)
         try:
             shell.run_command(command, lambda _: ready.append(both.wait(PATIENCE)))
@@ -174,9 +175,7 @@ def test_interrupt_ends_all_stages_and_starts_no_other(tmp_path: Path) -> None:
         return None
 
     stages = tuple(map(stage, "abc"))
-    together: ParallelStages[str] = ParallelStages(
-        stages, act, lambda _: True, lambda: run.stopped, most=2
-    )
+    together = ParallelStages(stages, act, lambda _: True, lambda: run.stopped, most=2)
 
     def interrupt(*_: Any) -> None:
         from tasks.system import process_group  # noqa: PLC0415 - as the reporter does it
@@ -202,7 +201,7 @@ def test_number_of_parallel_stages_is_limited(monkeypatch: pytest.MonkeyPatch) -
     at_work, most = 0, 0
     lock, two = threading.Lock(), threading.Barrier(2)
 
-    def act(_: Stage) -> str | None:
+    def act(_: Stage) -> TaskFailed | None:
         nonlocal at_work, most
         with lock:
             at_work += 1
@@ -213,7 +212,7 @@ def test_number_of_parallel_stages_is_limited(monkeypatch: pytest.MonkeyPatch) -
         return None
 
     stages = tuple(stage(str(number)) for number in range(12))
-    together: ParallelStages[str] = ParallelStages(
+    together = ParallelStages(
         stages, act, lambda _: True, lambda: False, most=execute._MAX_PARALLEL
     )
     for one in stages:
