@@ -24,16 +24,10 @@ from tasks.settings.values import CompanionName
 from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.install.install_journal_io import InstallRecord
 from tasks.stages.install.model import InstallJob
-from tasks.stages.install.target_environment_io import (
-    EnvironmentInfo,
-    TargetEnvironment,
-)
+from tasks.stages.install.target_environment_io import EnvironmentInfo, TargetEnvironment
 from tasks.stages.install.target_files_io import compute_record_digest
-from tasks.stages.install.target_interpreter_io import (
-    SETTING_KEY,
-    VENV_HINT,
-    build_unwritable_error,
-)
+from tasks.stages.install.target_interpreter_io import SETTING_KEY as KEY
+from tasks.stages.install.target_interpreter_io import VENV_HINT, build_unwritable_error
 from tasks.stages.wheel.model import Wheel
 from tasks.system import files, manifests, shell
 from tasks.system.network import index_client, package_indexes
@@ -95,21 +89,18 @@ def require_compatible_target(target: TargetEnvironment, wheels: Iterable[Select
     """Raise `TorchyardError` for a managed or unwritable environment, or an unsuitable wheel."""
     info = target.info
     if info.managed:
-        raise TorchyardError(
-            f"{target.python} is managed by the system, which forbids installs; "
-            "nothing was changed",
-            location=info.managed,
-            hint=VENV_HINT,
-        )
+        managed = f"{target.python} is managed by the system, which forbids installs"
+        message = f"{managed}; nothing was changed"
+        raise TorchyardError(message, location=info.managed, hint=VENV_HINT)
     for wheel in wheels:
         if not {str(tag) for tag in wheel.tags} & set(info.tags):
             tag_names = ", ".join(sorted(map(str, wheel.tags)))
             raise BadArtifactError(
                 f"{wheel.path.name} is for {tag_names}, and {target.python} requires "
                 f"{info.tags[0]}; nothing was changed",
-                location=SETTING_KEY,
+                location=KEY,
                 hint=f"set python: {target.python}, so that the wheels are built for it, or set "
-                f"{SETTING_KEY} to another Python",
+                f"{KEY} to another Python",
             )
     for folder in (info.purelib, info.platlib, info.scripts):
         if Path(folder).is_dir() and not os.access(folder, os.W_OK | os.X_OK):
@@ -153,17 +144,23 @@ def describe_conflicts(info: EnvironmentInfo, coming: Mapping[str, str]) -> Iter
                 )
 
 
-def compare_installed(
+def require_expected_packages(
     before: TargetEnvironment, after: TargetEnvironment, coming: Mapping[str, str]
-) -> Sequence[str]:
-    """Return a line for each package in `after` that differs from `before` plus `coming`."""
+) -> None:
+    """Raise `BadArtifactError` unless `after` has the packages of `before` and `coming`."""
     expected, installed = {**before.list_versions(), **coming}, after.list_versions()
-    return [
-        f"{name} {installed.get(name, 'is missing')} "
-        f"(expected: {expected.get(name, 'not installed')})"
-        for name in sorted(expected.keys() | installed.keys())
-        if installed.get(name) != expected.get(name)
+    differences = [
+        f"{n} {installed.get(n, 'is missing')} (expected: {expected.get(n, 'not installed')})"
+        for n in sorted(expected.keys() | installed.keys())
+        if installed.get(n) != expected.get(n)
     ]
+    if differences:
+        raise BadArtifactError(
+            f"the installed packages are not the expected ones: {'; '.join(differences)}; the "
+            "previous packages were restored",
+            location=after.python,
+            hint="stop other installs into this environment, then run the same command again",
+        )
 
 
 # `- name==1.0` is the replaced version
@@ -172,10 +169,10 @@ _DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 @dataclass(frozen=True)
 class Installer:
-    """An installer for the interpreter `python`: `uv` (a path), or if None, pip.
+    """An installer for the interpreter `python` of the environment `prefix`.
 
-    `pip` is the interpreter that runs pip, `prefix` the environment, `folder` a managed folder for
-    the installer's files. `index` is an additional index, "" for none.
+    `uv` is the path of uv, None to use pip. `pip` is the interpreter that runs pip. `folder` is for
+    the installer's files. `index` is the URL of an additional index, an empty string for none.
     """
 
     python: str
@@ -203,6 +200,14 @@ class Installer:
         index_client.run_index_client(argv, what, self.log, env, lines.append)
         return lines
 
+    def unpack_wheels(self, staged: PurePath, requirements: Sequence[str]) -> None:
+        """Install the requirements, without dependencies, into the empty prefix `staged`."""
+        # no bytecode, which would contain the path of the staging folder
+        pip_options = ("--no-compile", "--ignore-installed", "--no-warn-script-location")
+        options = ("--no-compile-bytecode",) if self.uv else pip_options
+        prefix = ("--prefix", str(staged), "--no-deps")
+        self.run_install("unpack the packages", *prefix, *options, *requirements)
+
 
 def resolve_requirements(
     installer: Installer, requirements: Sequence[str], reinstalled: Sequence[str]
@@ -219,7 +224,7 @@ def resolve_requirements(
         report = installer.folder / "report.json"
         installer.run_install(step_name, *options, "--report", str(report), *requirements)
         items = json.loads(report.read_text(encoding="utf-8"))["install"]
-        metadata = [item["metadata"] for item in items]
+        metadata = (item["metadata"] for item in items)
         return {canonicalize_name(one["name"]): one["version"] for one in metadata}
     forced = (part for name in reinstalled for part in ("--reinstall-package", name))
     lock = installer.prefix / ".lock"  # uv leaves an empty lock file in an environment
@@ -229,33 +234,8 @@ def resolve_requirements(
     finally:
         if not had_lock:
             lock.unlink(missing_ok=True)
-    resolved = [match.groups() for line in lines if (match := _DRY_RUN_LINE.match(line))]
-    return {canonicalize_name(name): version for name, version in resolved}
-
-
-def unpack_wheels(installer: Installer, staged: PurePath, requirements: Sequence[str]) -> None:
-    """Install `requirements`, without their dependencies, into the prefix folder `staged`."""
-    # no bytecode, which would contain the path of the staging folder
-    pip_options = ("--no-compile", "--ignore-installed", "--no-warn-script-location")
-    options = ("--no-compile-bytecode",) if installer.uv else pip_options
-    prefix = ("--prefix", str(staged), "--no-deps")
-    installer.run_install("unpack the packages", *prefix, *options, *requirements)
-
-
-def require_versions(
-    found: Mapping[str, str], expected: Mapping[str, str], location: PurePath
-) -> None:
-    """Raise `TorchyardError` if the unpacked versions differ from the resolved ones."""
-    if dict(found) != dict(expected):
-        raise TorchyardError(
-            f"the installer unpacked {_format_versions(found)}, but resolved "
-            f"{_format_versions(expected)}; nothing was changed",
-            location=str(location),
-        )
-
-
-def _format_versions(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or "none"
+    resolved = filter(None, map(_DRY_RUN_LINE.match, lines))
+    return {canonicalize_name(match[1]): match[2] for match in resolved}
 
 
 def resolve_install(
@@ -292,7 +272,7 @@ def resolve_install(
 def _is_installed(wheel: SelectedWheel, record: InstallRecord | None) -> bool:
     """Return True if this wheel is installed, with an unchanged RECORD."""
     part = record.parts.get(wheel.name) if record else None
-    if record is None or part is None or part.wheel != wheel.sha256:
+    if not record or not part or part.wheel != wheel.sha256:
         return False
     return compute_record_digest(Path(record.prefix, part.path)) == part.record
 
@@ -305,10 +285,10 @@ def _list_missing_requirements(
     requirements = wheel_requirements_io.read_wheel_requirements(wheel.path, target.info.version)
     for requirement in requirements:
         name = canonicalize_name(Requirement(requirement).name)
-        if name in built:
-            continue
-        if name not in installed:
+        if name not in {*built, *installed}:
             yield requirement
-        elif wheel_requirements_io.find_missing_requirements([requirement], installed):
+        elif name not in built and wheel_requirements_io.find_missing_requirements(
+            [requirement], installed
+        ):
             kept = f"{name} {installed[name]}"
             print_warning(f"{wheel.name} requires {requirement}, but {kept} is not replaced")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tasks.core.errors import SettingsError
-from tasks.core.model import Layout, Stage
+from tasks.core.model import Json, Layout, Stage
 from tasks.core.resolution import Resolution
 from tasks.settings.schema import Settings
 from tasks.stages.install.model import InstallJob
@@ -49,24 +49,20 @@ def plan(
         deps=layout.compute_manifest_path("deps"),
         environment=layout.compute_manifest_path("extension-env"),
         wheel=layout.compute_manifest_path("wheel"),
-        extensions={
-            stage.job.name: stage.outputs[0] for stage in before if stage.kind == "extensions"
-        },
+        extensions={one.job.name: one.outputs[0] for one in before if one.kind == "extensions"},
         manifest=layout.compute_manifest_path("install"),
         log=layout.logs / "install.log",
         partial=settings.install.partial,
     )
+    fingerprint: dict[str, Json] = {"recipe": RECIPE, "into": into, "index": choice.index}
+    if job.partial:
+        fingerprint["partial"] = True
     return Stage(
         name="install",
         kind="install",
         doc="install torch and the extensions into your own environment; undo: doit restore",
         job=job,
-        fingerprint={
-            "recipe": RECIPE,
-            "into": into,
-            "index": choice.index,
-            **({"partial": True} if job.partial else {}),
-        },
+        fingerprint=fingerprint,
         outputs=(job.manifest,),
         inputs=(job.deps, job.environment, job.wheel, *job.extensions.values()),
         uptodate_check="stale",

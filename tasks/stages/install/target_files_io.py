@@ -29,7 +29,7 @@ def compute_sha256(path: Path) -> str:
 
 def is_present(path: Path) -> bool:
     """Return True if the path exists. A broken link counts."""
-    return path.is_symlink() or path.exists()
+    return os.path.lexists(path)
 
 
 def read_link(link: Path) -> str:
@@ -145,7 +145,7 @@ def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
         versions[owner] = version
         records[owner] = (info / "RECORD").relative_to(staged).as_posix()
         for row in wheel_record.parse_record((info / "RECORD").read_text(encoding="utf-8")):
-            path = resolve_below_prefix(staged, info.parent, row.path)
+            path = _resolve_below_prefix(staged, info.parent, row.path)
             if path is None or not (staged / path).is_file():
                 raise TorchyardError(
                     f"the RECORD of {owner} lists {row.path}, and this file is missing",
@@ -158,7 +158,7 @@ def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
     return StagedPackages(versions, records, placed)
 
 
-def resolve_below_prefix(prefix: Path, site: Path, name: str) -> str | None:
+def _resolve_below_prefix(prefix: Path, site: Path, name: str) -> str | None:
     """Return the path of the RECORD entry `name` relative to `prefix`, None if it is outside."""
     path = Path(os.path.normpath(site / name))
     return path.relative_to(prefix).as_posix() if path.is_relative_to(prefix) else None
@@ -182,18 +182,14 @@ class InstalledDistribution:
 
     @property
     def unrecorded_infos(self) -> tuple[Path, ...]:
-        """Return the infos whose files are unknown: without RECORD and not listed by conda."""
-        return tuple(i for i in self.infos if not has_record(i) and i not in self.listed)
+        """Return the infos whose files are unknown: without RECORD, and not listed by conda."""
+        unlisted = (info for info in self.infos if info not in self.listed)
+        return tuple(info for info in unlisted if not (info / "RECORD").is_file())
 
     @property
     def record_digest(self) -> str:
         """Return the sha256 of the RECORD, "" if it is missing or there are several infos."""
         return compute_record_digest(self.infos[0] / "RECORD") if len(self.infos) == 1 else ""
-
-
-def has_record(info: Path) -> bool:
-    """Return True if a dist-info folder has a RECORD."""
-    return (info / "RECORD").is_file()
 
 
 def compute_record_digest(record: Path) -> str:
@@ -205,16 +201,12 @@ def find_distributions(
     prefix: Path, sites: Iterable[str], names: Iterable[str]
 ) -> Mapping[str, InstalledDistribution]:
     """Return the installed distributions with these normalized names."""
-    infos_by_name: dict[str, list[Path]] = {}
-    requested = set(names)
-    for site in sites:
-        for info, name in _list_site_infos(prefix / site):
-            if name in requested:
-                infos_by_name.setdefault(name, []).append(info)
+    found = [one for site in sites for one in list_site_infos(prefix / site)]
     distributions = {}
-    for name, infos in infos_by_name.items():
-        conda_files = {i: _list_conda_files(prefix, i) for i in infos if not has_record(i)}
-        listed = {info: paths for info, paths in conda_files.items() if paths}
+    for name in {name: None for _, name in found if name in set(names)}:
+        infos = [info for info, other in found if other == name]
+        unrecorded = (info for info in infos if not (info / "RECORD").is_file())
+        listed = {info: paths for info in unrecorded if (paths := _list_conda_files(prefix, info))}
         stems = ["" if info.suffix == ".egg-link" else info.stem for info in infos]
         versions = [stem.partition("-")[2].partition("-")[0] or "?" for stem in stems]
         version = ", ".join(dict.fromkeys(versions))
@@ -238,12 +230,8 @@ def _list_conda_files(prefix: Path, info: Path) -> tuple[str, ...]:
     return ()
 
 
-def list_distribution_names(site: Path) -> set[str]:
-    """Return the normalized names of all distributions in a site-packages folder."""
-    return {name for _, name in _list_site_infos(site)}
-
-
-def _list_site_infos(site: Path) -> Iterator[tuple[Path, str]]:
+def list_site_infos(site: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the info of each distribution in a site-packages folder, and its normalized name."""
     for info in sorted(site.iterdir()) if site.is_dir() else ():
         if info.suffix in _INFO_SUFFIXES:
             name = info.stem if info.suffix == ".egg-link" else info.stem.partition("-")[0]
@@ -253,15 +241,13 @@ def _list_site_infos(site: Path) -> Iterator[tuple[Path, str]]:
 def list_distribution_files(prefix: Path, one: InstalledDistribution) -> Iterator[str]:
     """Yield all files of a distribution, including bytecode, relative to `prefix`."""
     for info in one.infos:
-        text = (info / "RECORD").read_text(encoding="utf-8") if has_record(info) else ""
+        record = info / "RECORD"
+        text = record.read_text(encoding="utf-8") if record.is_file() else ""
         rows = wheel_record.parse_record(text)
-        recorded_paths = [resolve_below_prefix(prefix, info.parent, row.path) for row in rows]
-        info_files = [path for path in info.rglob("*") if not path.is_dir()]
-        conda_files = [prefix / path for path in one.listed.get(info, ())]
-        paths = [*conda_files, *(prefix / path for path in recorded_paths if path), *info_files]
+        recorded = (_resolve_below_prefix(prefix, info.parent, row.path) for row in rows)
+        listed = (*one.listed.get(info, ()), *filter(None, recorded))
+        paths = (*(prefix / name for name in listed), *info.rglob("*"))
         for path in (path for path in paths if path.name != TEMPORARY_NAME):
-            yield from (
-                file.relative_to(prefix).as_posix()
-                for file in (path, *list_bytecode(path))
-                if is_present(file) and (file.is_symlink() or not file.is_dir())
-            )
+            for file in (path, *list_bytecode(path)):
+                if file.is_symlink() or file.is_file():
+                    yield file.relative_to(prefix).as_posix()

@@ -12,7 +12,7 @@ import pytest
 from packaging.markers import default_environment
 from packaging.tags import parse_tag
 
-from tasks.core.errors import TorchyardError
+from tasks.core.errors import BadArtifactError, TorchyardError
 from tasks.stages.install import package_resolution_io, target_files_io
 from tasks.stages.install.package_resolution_io import SelectedWheel
 from tasks.stages.install.target_environment_io import (
@@ -144,10 +144,9 @@ def test_shadowing_user_torch_is_warning() -> None:
 def test_unexpected_distributions_are_reported() -> None:
     before = target(distributions=(distribution("torch", "2.5"), distribution("vision", "1")))
     after = target(distributions=(distribution("torch", "2.6"), distribution("sympy", "1")))
-    assert package_resolution_io.compare_installed(before, after, {"torch": "2.6"}) == [
-        "sympy 1 (expected: not installed)",
-        "vision is missing (expected: 1)",
-    ]
+    expected = r"sympy 1 \(expected: not installed\); vision is missing \(expected: 1\); the"
+    with pytest.raises(BadArtifactError, match=expected):
+        package_resolution_io.require_expected_packages(before, after, {"torch": "2.6"})
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: written with POSIX's paths")
