@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
@@ -76,22 +77,6 @@ class CacheMeasurement:
     hit_rate: Callable[[], float | None] = lambda: None
 
 
-class HitRateReader:
-    """A reader of the hit rate from ccache's CCACHE_STATSLOG, a file that grows in a build."""
-
-    def __init__(self, log: Path) -> None:
-        self._tail = LogTail(log)
-        self._hits = self._misses = 0
-
-    def read_hit_rate(self) -> float | None:
-        """Return the hit rate from 0 to 1, None before the first compilation."""
-        lines = self._tail.read_new_lines()
-        self._hits += sum(line in _HIT_EVENTS for line in lines)
-        self._misses += lines.count("cache_miss")
-        calls = self._hits + self._misses
-        return self._hits / calls if calls else None
-
-
 def is_program_installed(program: str) -> bool:
     """Return True if the program exists and can be executed."""
     return shutil.which(program) is not None
@@ -103,7 +88,9 @@ def find_cache(program: str) -> CompilerCache | None:
     installed = toolchain.find_program(program) if kind else None
     if not installed or not kind or parse_major_minor(installed.version) < _MIN_VERSIONS[kind]:
         return None
-    keys = _read_ccache_settings(installed.path) if kind == "ccache" else _find_sccache_settings()
+    keys = _find_sccache_settings()
+    if kind == "ccache":
+        keys = tuple(sorted(read_ccache_settings(installed.path, shell.build_host_env())))
     return CompilerCache(kind, installed.path, installed.version, keys)
 
 
@@ -126,7 +113,14 @@ def measure_cache(
     if cache.kind == "ccache" and "CCACHE_STATSLOG" not in env:
         Path(log).unlink(missing_ok=True)
         measurement.env = {**env, "CCACHE_STATSLOG": str(log)}
-        measurement.hit_rate = HitRateReader(Path(log)).read_hit_rate
+        tail, events = LogTail(Path(log)), Counter[str]()
+
+        def read_hit_rate() -> float | None:
+            events.update(line for line in tail.read_new_lines() if not line.startswith("#"))
+            hits = sum(events[event] for event in _HIT_EVENTS)
+            return hits / calls if (calls := hits + events["cache_miss"]) else None
+
+        measurement.hit_rate = read_hit_rate
         try:
             yield measurement
         finally:
@@ -184,24 +178,29 @@ def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:
         shell.capture_output(command)
 
 
-def _read_server_counts(cache: CompilerCache, env: Mapping[str, str]) -> CacheCounts | None:
+def query_server(cache: CompilerCache, env: Mapping[str, str]) -> Any:
+    """Return what sccache's server reports about itself, as parsed JSON."""
     argv = (cache.path, "--show-stats", "--stats-format", "json")
+    return json.loads(shell.capture_output(Command(argv, env, "query sccache")))
+
+
+def _read_server_counts(cache: CompilerCache, env: Mapping[str, str]) -> CacheCounts | None:
     try:
-        output = json.loads(shell.capture_output(Command(argv, env, "query sccache")))
-        return parse_stats_counts(output["stats"])
+        return parse_stats_counts(query_server(cache, env)["stats"])
     except (TorchyardError, ValueError, KeyError):  # TorchyardError: also if the run is stopped
         return None
 
 
-def _read_ccache_settings(ccache: str) -> tuple[str, ...]:
-    """Return the keys that ccache's files set: max_size for "(FILE) max_size = 50.0G"."""
-    command = Command((ccache, "--show-config"), shell.build_host_env(), "query ccache")
-    try:
-        text = shell.capture_output(command)
-    except CommandFailedError:
-        return ()
-    keys = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+) =", text, re.MULTILINE)
-    return tuple(sorted(keys))
+def read_ccache_settings(ccache: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings in ccache's files: {"max_size": "50.0G"} for "(FILE) max_size = 50.0G".
+
+    The result is empty if ccache fails.
+    """
+    output = ""
+    with contextlib.suppress(CommandFailedError, MissingToolError):
+        output = shell.capture_output(Command((ccache, "--show-config"), env, "query ccache"))
+    pattern = r"^\((?!default\)|environment\))[^\n]*?\) (\w+) = ?(.*)"
+    return dict(re.findall(pattern, output, re.MULTILINE))
 
 
 def _find_sccache_settings() -> tuple[str, ...]:
