@@ -28,14 +28,15 @@ _BUILD_HINT = "run: doit build, then the same command again"
 class FinishedBuild:
     """A profile with a finished build. Raises `TorchyardError` if the build is not up to date.
 
-    `left_out` maps missing optional extensions to the reasons.
+    `left_out` maps missing optional extensions to the reasons. `extensions` are the jobs of the
+    extensions that were built.
     """
 
     def __init__(self, profile: Opened) -> None:
-        self.profile, self.layout = profile, profile.layout
-        self.choice = profile.choice
+        self.profile, self.layout, self.choice = profile, profile.layout, profile.choice
         jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
         self.left_out = {job.name: reason for job in jobs if (reason := _explain_left_out(job))}
+        self.extensions = [job for job in jobs if job.name not in self.left_out]
         left_out_names = {f"extensions:{name}" for name in self.left_out}
         for stage in profile.plan.stages:
             if stage.name in left_out_names or (left_out_names and stage.kind == "install"):
@@ -56,6 +57,7 @@ class FinishedBuild:
     def build_section(self) -> LockSection:
         """Return the lock section for this build."""
         python, platform = identify_platform(self.choice)
+        toolkit = environments.read_installed_packages(self.layout.build / "toolkit")
         return LockSection(
             python=python,
             platform=platform,
@@ -64,23 +66,12 @@ class FinishedBuild:
             torch=self._lock_torch(),
             extensions={job.name: self._lock_extension(job) for job in self.extensions},
             packages=self._lock_group("deps"),
-            toolkit=dict(self.lister.find_digests(self.toolkit_packages)),
+            toolkit=dict(self.lister.find_digests(tuple(toolkit.values()))),
         )
 
     @cached_property
-    def extensions(self) -> tuple[ExtensionJob, ...]:
-        """Return the jobs of the extensions that were built."""
-        jobs = (stage.job for stage in self.profile.plan.find_stages("extensions"))
-        return tuple(job for job in jobs if job.name not in self.left_out)
-
-    @cached_property
-    def toolkit_packages(self) -> tuple[InstalledPackage, ...]:
-        """Return the packages in the folder `toolkit` of the build directory."""
-        return tuple(environments.read_installed_packages(self.layout.build / "toolkit").values())
-
-    @cached_property
     def groups(self) -> Mapping[str, tuple[InstalledPackage, ...]]:
-        """Return the packages from an index, in groups: "deps", "torch" and one for each extension.
+        """Return the packages from an index by group: "deps", "torch" and each extension's name.
 
         Each package is in the first group that requires it, or else in "deps" (such as pip).
         """
@@ -99,6 +90,7 @@ class FinishedBuild:
     def _list_roots(
         self, installed: Mapping[str, InstalledPackage]
     ) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the name of each group, and the requirements of what the group is for."""
         job: DepsJob = self.profile.plan.find_stages("deps")[0].job
         yield "deps", (*job.tools, *job.toolkit_packages)
         yield "torch", installed["torch"].requires if "torch" in installed else ()
@@ -118,19 +110,20 @@ class FinishedBuild:
         packages = self._lock_group("torch", self.choice.index)
         for stage in self.profile.plan.find_stages("source"):
             return LockedInputs(**self._lock_source_tree(stage.job), packages=packages)
-        if wheel.artifact is None:
-            return LockedInputs(packages=packages)
-        name, sha256 = wheel.artifact.name, wheel.artifact.sha256
-        return LockedInputs(wheel=name, sha256=sha256, packages=packages)
+        artifact = wheel.artifact
+        source = {"wheel": artifact.name, "sha256": artifact.sha256} if artifact else {}
+        return LockedInputs(**source, packages=packages)
 
     def _lock_source_tree(self, job: SourceJob) -> dict[str, Any]:
         tree = manifests.read_manifest(job.manifest, SourceTree)
-        if job.kind == "path":
-            return {"path": self._format_relative_path(job.location)}
-        if job.kind == "tarball":
-            source = {"tarball": redact_secrets(job.location), "sha256": tree.digest}
-        else:
-            source = {"git": redact_secrets(job.location), "ref": job.ref, "commit": tree.commit}
+        location = redact_secrets(job.location)
+        match job.kind:
+            case "path":
+                return {"path": self._format_relative_path(job.location)}
+            case "tarball":
+                source = {"tarball": location, "sha256": tree.digest}
+            case "git":
+                source = {"git": location, "ref": job.ref, "commit": tree.commit}
         return {**source, "submodules": dict(tree.submodules), "patches": tree.patches}
 
     def _lock_extension(self, job: ExtensionJob) -> LockedInputs:

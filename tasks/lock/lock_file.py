@@ -66,8 +66,8 @@ def merge_kept_extensions(
     now: LockSection, previous: LockSection | None, names: Container[str]
 ) -> LockSection:
     """Return `now` plus the extensions `names` of `previous` that `now` does not have."""
-    locked = previous.extensions if previous else {}
-    retained = {name: inputs for name, inputs in locked.items() if name in names}
+    locked = previous.extensions.items() if previous else ()
+    retained = {name: inputs for name, inputs in locked if name in names}
     return structs.replace(now, extensions={**retained, **now.extensions})
 
 
@@ -81,20 +81,20 @@ _SECTION_KEY = re.compile(r"""^(["']?)(?P<name>[^\s"'#][^"']*?)\1:\s*(#.*)?$""")
 
 def split_sections(text: str) -> dict[str, tuple[int, str]]:
     """Return the section of each profile: the number of lines before it, and the unparsed text."""
-    sections: dict[str, tuple[int, list[str]]] = {}
-    section_lines: list[str] | None = None
+    sections: dict[str, tuple[int, str]] = {}
+    name = ""
     for number, line in enumerate(text.splitlines(keepends=True)):
         location = f"{LOCK_NAME}:{number + 1}"
         if header := _SECTION_KEY.match(line):
-            if header["name"] in sections:
-                raise _build_lock_error(location, f'there are two sections "{header["name"]}"')
-            section_lines = []
-            sections[header["name"]] = (number, section_lines)
+            name = header["name"]
+            if name in sections:
+                raise _build_lock_error(location, f'there are two sections "{name}"')
+            sections[name] = (number, "")
         elif line[0] not in " #\r\n":
             raise _build_lock_error(location, "this line does not begin a section of a profile")
-        if section_lines is not None:
-            section_lines.append(line)
-    return {name: (number, "".join(lines)) for name, (number, lines) in sections.items()}
+        if name:
+            sections[name] = (sections[name][0], sections[name][1] + line)
+    return sections
 
 
 def parse_section(text: str, profile: str) -> LockSection | None:
@@ -119,8 +119,7 @@ def replace_section(text: str, profile: str, section: LockSection | None) -> str
     if section:
         fields = {profile: _strip_empty(dump_section(section))}
         options: dict[str, Any] = {"sort_keys": True, "width": 10_000, "allow_unicode": True}
-        rendered: str = yaml.dump(fields, Dumper=_LockDumper, **options)
-        sections[profile] = rendered.rstrip()
+        sections[profile] = yaml.dump(fields, Dumper=_LockDumper, **options).rstrip()
     ordered = [sections[name] for name in sorted(sections)]
     return "\n\n".join([_FILE_HEADER.rstrip(), *ordered]) + "\n"
 
@@ -174,10 +173,8 @@ def _compare_values(before: Any, after: Any, key: str) -> Iterator[str]:
         yield f"{key}: {_shorten_value(before)} → {_shorten_value(after)}"
 
 
-def _compare_packages(
-    before: Mapping[str, Any], after: Mapping[str, Any], key: str
-) -> Iterator[str]:
-    old, new = _parse_versions(before), _parse_versions(after)
+def _compare_packages(before: Any, after: Any, key: str) -> Iterator[str]:
+    old, new = (dict(pin.split("==", 1) for pin in pins) for pins in (before, after))
     for name in sorted({*old, *new}):
         if old.get(name) != new.get(name):
             yield f"{key}.{name}: {old.get(name, 'not locked')} → {new.get(name, 'not installed')}"
@@ -185,11 +182,6 @@ def _compare_packages(
             yield f"{key}.{name}: {old[name]} has another sha256 than the locked one"
 
 
-def _parse_versions(packages: Mapping[str, Any]) -> dict[str, str]:
-    return dict(pin.split("==", 1) for pin in packages)
-
-
 def _shorten_value(value: Any) -> str:
     text = redact_secrets(str(value)) or "none"
-    is_digest = len(text) >= 40 and all(character in "0123456789abcdef" for character in text)
-    return text[:_SHORT_LENGTH] if is_digest else text
+    return text[:_SHORT_LENGTH] if re.fullmatch("[0-9a-f]{40,}", text) else text

@@ -3,6 +3,7 @@
 Pins are part of the jobs but not of the fingerprints: pinning alone makes no stage stale.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +25,11 @@ from tasks.stages.wheel.model import BuiltJob, PrebuiltJob
 
 def pin_plan(plan: Plan, section: LockSection, choice: Resolution) -> Plan:
     """Return the plan with the pins in its jobs, and a warning for each unused pin."""
-    if machine_mismatch := _check_machine(section, choice):
-        return replace(plan, warnings=(*plan.warnings, _format_warning(machine_mismatch)))
+    python, platform = identify_platform(choice)
+    if (section.python, section.platform) != (python, platform):
+        locked = f"this profile is locked for Python {section.python} on {section.platform}"
+        mismatch = f"{locked}, but this is Python {python} on {platform}"
+        return replace(plan, warnings=(*plan.warnings, _format_warning(mismatch)))
     torch_mismatch = _check_torch(plan, section, choice)
     stages, differences = [], [torch_mismatch]
     for stage in plan.stages:
@@ -48,14 +52,6 @@ def _format_warning(difference: str) -> str:
     return f"torchyard.lock: {difference}: resolved again; to lock the result, run: doit lock"
 
 
-def _check_machine(section: LockSection, choice: Resolution) -> str:
-    python, platform = identify_platform(choice)
-    if (section.python, section.platform) == (python, platform):
-        return ""
-    locked = f"Python {section.python} on {section.platform}"
-    return f"this profile is locked for {locked}, but this is Python {python} on {platform}"
-
-
 def _check_torch(plan: Plan, section: LockSection, choice: Resolution) -> str:
     locked, requested = section.release, choice.torch.partition("+")[0]
     if (section.strategy, locked) == (choice.strategy, requested):
@@ -72,18 +68,15 @@ def _check_torch(plan: Plan, section: LockSection, choice: Resolution) -> str:
 
 def _meets_requirement(wheel: str, requirement: str) -> bool:
     """Return True if the version in a wheel's file name meets the requirement."""
-    version = _parse_wheel_version(wheel)
-    return version is not None and Requirement(requirement).specifier.contains(
-        version, prereleases=True
-    )
+    version, specifier = _parse_wheel_version(wheel), Requirement(requirement).specifier
+    return version is not None and specifier.contains(version, prereleases=True)
 
 
 def _parse_wheel_version(wheel: str) -> Version | None:
     """Return the version in a wheel's file name, None if the name is invalid."""
-    try:
+    with suppress(InvalidWheelFilename):
         return parse_wheel_filename(wheel)[1]
-    except InvalidWheelFilename:
-        return None
+    return None
 
 
 def _list_pins(job: Any, section: LockSection, *, torch: bool) -> tuple[dict[str, Any], str]:
@@ -99,13 +92,13 @@ def _list_pins(job: Any, section: LockSection, *, torch: bool) -> tuple[dict[str
         case BuiltJob() if torch:
             pins = {"locked": locked.packages}
         case SourceJob() if torch:
-            mismatch = _check_source(job, locked)
+            mismatch = _check_source(job, locked, "PyTorch's tree")
             pins = {"commit": locked.commit, "sha256": job.sha256 or locked.sha256 or None}
         case ExtensionJob() if job.name not in section.extensions:
             mismatch = f"{job.name} is not locked"
         case ExtensionJob():
             locked = section.extensions[job.name]
-            mismatch = _check_extension_source(job, locked)
+            mismatch = _check_source(job, locked, job.name)
             sources = {"commit": locked.commit, "locked_sha256": locked.sha256}
             packages = {"locked": locked.packages, "locked_requires": locked.requires}
             pins = {**sources, **packages} if torch or not job.pinned else {}
@@ -126,30 +119,21 @@ def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
     return ""
 
 
-def _check_source(job: SourceJob, locked: LockedInputs) -> str:
+def _check_source(job: SourceJob | ExtensionJob, locked: LockedInputs, what: str) -> str:
+    """Return how the locked source differs from the job's source, "" if it does not."""
     match job.kind:
         case "git":
-            locked_source, source = (locked.git, locked.ref), (job.location, job.ref)
-            return _format_mismatch("PyTorch's tree", locked_source, source)
-        case "tarball":
-            return _format_mismatch("PyTorch's tree", (locked.tarball,), (job.location,))
-    return "" if locked.path else "git or a tarball is locked, but source.path is set"
-
-
-def _check_extension_source(job: ExtensionJob, locked: LockedInputs) -> str:
-    match job.kind:
-        case "git":
-            return _format_mismatch(job.name, (locked.git, locked.ref), (job.location, job.ref))
-        case "sdist":
-            return _format_mismatch(job.name, (locked.sdist,), (job.location,))
+            return _format_mismatch(what, (locked.git, locked.ref), (job.location, job.ref))
+        case "tarball" | "sdist" as kind:
+            return _format_mismatch(what, (getattr(locked, kind),), (job.location,))
         case "path":
-            is_same, source = bool(locked.path), locked.git or locked.sdist
+            is_same, source = bool(locked.path), locked.git or locked.sdist or locked.tarball
             requested = "a folder"
         case _:
             # The requirement may change when a source tree is present, which pins a version
             is_same = bool(locked.wheel) and _meets_requirement(locked.wheel, job.location)
             source, requested = locked.wheel, job.location
-    return "" if is_same else _format_mismatch(job.name, (source,), (requested,))
+    return "" if is_same else _format_mismatch(what, (source,), (requested,))
 
 
 def _format_mismatch(what: str, locked: tuple[str, ...], requested: tuple[str, ...]) -> str:
