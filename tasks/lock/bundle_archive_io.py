@@ -1,4 +1,4 @@
-"""Read, verify and create bundles."""
+"""Read, verify and create bundles, and make the jobs of a plan fetch from a bundle."""
 
 import contextlib
 import os
@@ -12,9 +12,9 @@ from typing import Any
 
 from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.errors import BadArtifactError, NotOwnedError, SettingsError, redact_secrets
-from tasks.core.model import LockedPackages
-from tasks.lock import bundle_manifest
-from tasks.lock.bundle_manifest import MANIFEST_NAME, Bundle
+from tasks.core.model import LockedPackages, Plan
+from tasks.stages.extensions.model import ExtensionJob
+from tasks.stages.source.model import SourceJob
 from tasks.system import files, git, manifests, shell
 from tasks.system.git.checkout_state import capture_git_output
 from tasks.system.git.git_command import build_git_command
@@ -22,8 +22,37 @@ from tasks.system.network import archive, index_client, network_access, package_
 from tasks.system.output import show_progress
 from tasks.system.package_installer import format_hashed_requirements
 
+BUNDLE_SCHEMA = 1
+MANIFEST_NAME = "bundle.json"
+WHEELS_FOLDER = "wheels"  # wheels and sdists, in the layout that pip and uv search
 _CREATE_HINT = "create it on a machine with a network: doit bundle --dest PATH"
 _COPY_HINT = "copy the bundle again, or create it again: doit bundle"
+
+
+@dataclass(frozen=True)
+class BundledFile:
+    """The digest and the size of a bundled file."""
+
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The manifest bundle.json.
+
+    `repositories` and `archives` map URLs, without credentials, to paths of git repositories and
+    source archives in the bundle. `files` maps the path of each file to its digest and size.
+    """
+
+    schema: int
+    torchyard: str
+    profile: str
+    python: str
+    platform: str
+    repositories: Mapping[str, str] = field(default_factory=dict)
+    archives: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, BundledFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,7 +78,7 @@ def read_bundle(place: Path) -> Bundle:
         hint = f"{hint}; or {_CREATE_HINT}"
         raise SettingsError(message, location="offline", hint=hint) from error
     names = [*bundle.files, *bundle.repositories.values(), *bundle.archives.values()]
-    if bundle.schema == bundle_manifest.BUNDLE_SCHEMA and not any(map(_is_unsafe_path, names)):
+    if bundle.schema == BUNDLE_SCHEMA and not any(map(_is_unsafe_path, names)):
         return bundle
     message = f"this torchyard cannot read the format of the bundle {place}"
     raise SettingsError(message, location="offline", hint=_CREATE_HINT)
@@ -77,6 +106,22 @@ def _read_manifest(place: Path) -> bytes:
 def _is_unsafe_path(name: str) -> bool:
     path = PurePosixPath(name)
     return path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
+
+
+def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
+    """Return the plan whose jobs fetch from the bundle in `folder`. Fingerprints do not change."""
+    paths = {**bundle.repositories, **bundle.archives}
+    mirrors = {url: str(folder / path) for url, path in paths.items()}
+
+    stages = []
+    for stage in plan.stages:
+        job: Any = stage.job
+        if isinstance(job, SourceJob | ExtensionJob):
+            mirror = mirrors.get(redact_secrets(job.location))
+            own = {job.location: mirror} if mirror else {}  # with the credentials of the settings
+            job = replace(job, mirrors={**job.mirrors, **mirrors, **own})
+        stages.append(replace(stage, job=job))
+    return replace(plan, stages=tuple(stages))
 
 
 def resolve_bundle_folder(place: Path, build: PurePath) -> Path:
@@ -140,7 +185,7 @@ def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
     Other files in `dest` are removed, since pip and uv install whatever they find in a folder.
     """
     names = {n: PurePosixPath(n) for n in paths}
-    folder = PurePosixPath(bundle_manifest.WHEELS_FOLDER)
+    folder = PurePosixPath(WHEELS_FOLDER)
     wheels = {n: dest / path.name for n, path in names.items() if path.parent == folder}
     for path in dest.iterdir():
         if path not in wheels.values():
@@ -213,7 +258,7 @@ def finish_bundle(folder: Path, dest: Path, bundle: Bundle) -> Bundle:
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         if path.name not in (files.TAG, MANIFEST_NAME):
             artifact = files.read_artifact(path)
-            bundled_file = bundle_manifest.BundledFile(artifact.sha256, artifact.size)
+            bundled_file = BundledFile(artifact.sha256, artifact.size)
             bundled_files[path.relative_to(folder).as_posix()] = bundled_file
     finished_bundle = replace(bundle, files=bundled_files)
     manifests.write_manifest(folder / MANIFEST_NAME, finished_bundle)

@@ -128,7 +128,7 @@ def _check_source(job: SourceJob | ExtensionJob, locked: LockedInputs, what: str
             return _format_mismatch(what, (getattr(locked, kind),), (job.location,))
         case "path":
             is_same, source = bool(locked.path), locked.git or locked.sdist or locked.tarball
-            requested = "a folder"
+            requested = "source.path" if isinstance(job, SourceJob) else "a folder"
         case _:
             # The requirement may change when a source tree is present, which pins a version
             is_same = bool(locked.wheel) and _meets_requirement(locked.wheel, job.location)

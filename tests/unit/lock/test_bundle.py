@@ -14,7 +14,7 @@ import pytest
 from tasks.core.errors import BadArtifactError, FetchError, NotOwnedError, SettingsError
 from tasks.core.model import Layout, Plan
 from tasks.lock import bundle_archive_io
-from tasks.lock.bundle_manifest import (
+from tasks.lock.bundle_archive_io import (
     BUNDLE_SCHEMA,
     MANIFEST_NAME,
     WHEELS_FOLDER,
