@@ -111,7 +111,9 @@ class FinishedBuild:
         for stage in self.profile.plan.find_stages("source"):
             return LockedInputs(**self._lock_source_tree(stage.job), packages=packages)
         artifact = wheel.artifact
-        source = {"wheel": artifact.name, "sha256": artifact.sha256} if artifact else {}
+        source: dict[str, Any] = {}
+        if artifact:
+            source = {"wheel": artifact.name, "sha256": artifact.sha256}
         return LockedInputs(**source, packages=packages)
 
     def _lock_source_tree(self, job: SourceJob) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.errors import TorchyardError
 from tasks.stages.install import install_journal_io as journal
-from tasks.stages.install import target_files_io as target_files
+from tasks.stages.install import target_environment_io as target_files
 from tasks.stages.install.install_journal_io import (
     ASIDE_FOLDER,
     BACKUP_FOLDER,
@@ -23,10 +23,10 @@ from tasks.stages.install.install_journal_io import (
     BackupFile,
     InstallRecord,
 )
-from tasks.stages.install.target_environment_io import TargetEnvironment
-from tasks.stages.install.target_files_io import (
+from tasks.stages.install.target_environment_io import (
     InstalledDistribution,
     StagedPackages,
+    TargetEnvironment,
     is_present,
     list_parents,
 )
@@ -36,7 +36,8 @@ from tasks.system.output import print_line, print_warning, show_progress
 from tasks.wheels.installed_wheel_io import find_bytecode_source, is_bytecode
 
 
-def _build_refusal(message: str, location: Path, hint: str) -> TorchyardError:
+def build_refusal(message: str, location: Path, hint: str) -> TorchyardError:
+    """Return an error that is raised before the environment is changed."""
     return TorchyardError(f"{message}; nothing was changed", location=str(location), hint=hint)
 
 
@@ -59,7 +60,7 @@ def _find_replaced_files(
     old = target_files.find_distributions(prefix, target.sites, staging.versions)
     for one in old.values():
         for info in one.unrecorded_infos:
-            raise _build_refusal(
+            raise build_refusal(
                 f"{one.name} {one.version} has no RECORD, so its files cannot be backed up",
                 info,
                 f"uninstall it ({target.python} -m pip uninstall {one.name}, or conda remove, "
@@ -69,7 +70,7 @@ def _find_replaced_files(
     for folder in (prefix / site / "torch" for site in target.sites):
         if "torch" in staging.versions and "torch" not in old and is_present(folder):
             hint = "move the folder elsewhere, then run the same command again"
-            raise _build_refusal("this folder belongs to no installed package", folder, hint)
+            raise build_refusal("this folder belongs to no installed package", folder, hint)
     for path, placed in staging.placed.items():
         if path not in paths and is_present(prefix / path):
             compiled = target_files.list_bytecode(prefix / path)
@@ -88,16 +89,16 @@ def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[st
                 f"this folder is a link to {real}, and torchyard does not install through links"
             )
             hint = "replace the link with a folder, or uninstall the package that created it"
-            raise _build_refusal(message, folder, hint)
+            raise build_refusal(message, folder, hint)
         if folder.exists() and not folder.is_dir():
             message = "a file exists where a folder is required"
-            raise _build_refusal(message, folder, "move the file elsewhere")
+            raise build_refusal(message, folder, "move the file elsewhere")
         if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
             raise build_unwritable_error(str(folder))
     for path in (prefix / name for name in placed):
         if path.is_dir() and not path.is_symlink():
             message = "a folder exists where a file is required"
-            raise _build_refusal(message, path, "move the folder elsewhere")
+            raise build_refusal(message, path, "move the folder elsewhere")
 
 
 def back_up_files(
@@ -317,7 +318,7 @@ def restore_backup(stamp: Path, subfolder: str, record: InstallRecord) -> None:
             old = " ".join(f"{name}=={part.before}" for name, part in parts if part.before)
             hint = f"reinstall the old packages: {record.python} -m pip install {old}"
             message = "the backup of this file is missing or damaged"
-            raise _build_refusal(message, store / path, hint)
+            raise build_refusal(message, store / path, hint)
     foreign = _find_foreign_files(record, store)
     displaced = [path for path in foreign if _displace_user_file(prefix / path, aside / path)]
     paths = sorted({*record.kept, *record.placed})

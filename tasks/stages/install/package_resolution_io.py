@@ -24,8 +24,11 @@ from tasks.settings.values import CompanionName
 from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.install.install_journal_io import InstallRecord
 from tasks.stages.install.model import InstallJob
-from tasks.stages.install.target_environment_io import EnvironmentInfo, TargetEnvironment
-from tasks.stages.install.target_files_io import compute_record_digest
+from tasks.stages.install.target_environment_io import (
+    EnvironmentInfo,
+    TargetEnvironment,
+    compute_record_digest,
+)
 from tasks.stages.install.target_interpreter_io import SETTING_KEY as KEY
 from tasks.stages.install.target_interpreter_io import VENV_HINT, build_unwritable_error
 from tasks.stages.wheel.model import Wheel
@@ -89,8 +92,8 @@ def require_compatible_target(target: TargetEnvironment, wheels: Iterable[Select
     """Raise `TorchyardError` for a managed or unwritable environment, or an unsuitable wheel."""
     info = target.info
     if info.managed:
-        managed = f"{target.python} is managed by the system, which forbids installs"
-        message = f"{managed}; nothing was changed"
+        message = f"{target.python} is managed by the system, which forbids installs"
+        message += "; nothing was changed"
         raise TorchyardError(message, location=info.managed, hint=VENV_HINT)
     for wheel in wheels:
         if not {str(tag) for tag in wheel.tags} & set(info.tags):
@@ -169,35 +172,31 @@ _DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 @dataclass(frozen=True)
 class Installer:
-    """An installer for the interpreter `python` of the environment `prefix`.
+    """An installer of packages into `target`, and the constraints on their versions.
 
-    `uv` is the path of uv, None to use pip. `pip` is the interpreter that runs pip. `folder` is for
-    the installer's files. `index` is the URL of an additional index, an empty string for none.
+    `uv` is the path of uv, None to use pip. `pip` is the interpreter that runs pip.
     """
 
-    python: str
-    prefix: Path
+    job: InstallJob
+    target: TargetEnvironment
     uv: str | None
     pip: str
-    folder: Path
-    log: PurePath
-    index: str
     constraints: tuple[str, ...]
 
     def run_install(self, what: str, *options: str) -> list[str]:
         """Run the install command for the step `what`, and return the lines that it printed."""
         if self.uv:
             argv = [self.uv, "pip", "install", "--no-progress", "--color", "never"]
-            argv += ["--python", self.python]
+            argv += ["--python", self.target.python]
         else:
-            argv = [self.pip, "-m", "pip", "--python", self.python, "install"]
+            argv = [self.pip, "-m", "pip", "--python", self.target.python, "install"]
             argv += ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
         # With UV_LINK_MODE=symlink, installed files would be part of uv's cache, which users clean
         env = shell.build_installer_env()
         env = {n: v for n, v in env.items() if (n, v) != ("UV_LINK_MODE", "symlink")}
-        argv += [*package_indexes.build_extra_index_options(self.index), *options]
+        argv += [*package_indexes.build_extra_index_options(self.job.index), *options]
         lines: list[str] = []
-        index_client.run_index_client(argv, what, self.log, env, lines.append)
+        index_client.run_index_client(argv, what, self.job.log, env, lines.append)
         return lines
 
     def unpack_wheels(self, staged: PurePath, requirements: Sequence[str]) -> None:
@@ -216,18 +215,19 @@ def resolve_requirements(
 
     `requirements` can be paths of wheels. The packages `reinstalled` count even if up to date.
     """
-    constraints = installer.folder / "constraints.txt"
+    folder, prefix = Path(installer.job.replaced), installer.target.prefix
+    constraints = folder / "constraints.txt"
     files.write_atomic(constraints, "".join(f"{pin}\n" for pin in installer.constraints))
-    step_name = f"resolve what torch requires in {installer.prefix}"
+    step_name = f"resolve what torch requires in {prefix}"
     options = ("--dry-run", "-c", str(constraints))
     if not installer.uv:
-        report = installer.folder / "report.json"
+        report = folder / "report.json"
         installer.run_install(step_name, *options, "--report", str(report), *requirements)
         items = json.loads(report.read_text(encoding="utf-8"))["install"]
         metadata = (item["metadata"] for item in items)
         return {canonicalize_name(one["name"]): one["version"] for one in metadata}
     forced = (part for name in reinstalled for part in ("--reinstall-package", name))
-    lock = installer.prefix / ".lock"  # uv leaves an empty lock file in an environment
+    lock = prefix / ".lock"  # uv leaves an empty lock file in an environment
     had_lock = lock.exists()
     try:
         lines = installer.run_install(step_name, *options, *forced, *requirements)
@@ -239,17 +239,15 @@ def resolve_requirements(
 
 
 def resolve_install(
-    installer: Installer,
-    target: TargetEnvironment,
-    wheels: Sequence[SelectedWheel],
-    record: InstallRecord | None,
+    installer: Installer, wheels: Sequence[SelectedWheel], record: InstallRecord | None
 ) -> Mapping[str, str]:
     """Return the versions to install by name. Extensions never replace installed dependencies."""
-    built = {one.name for one in wheels}
+    target, built = installer.target, {one.name for one in wheels}
     new_wheels = {one.name: one.version for one in wheels if not _is_installed(one, record)}
     torch, *others = wheels
-    requirement = str(torch.path) if torch.name in new_wheels else f"{torch.name}=={torch.version}"
-    reinstalled = [torch.name] if torch.name in new_wheels else []
+    requirement, reinstalled = f"{torch.name}=={torch.version}", []
+    if torch.name in new_wheels:
+        requirement, reinstalled = str(torch.path), [torch.name]
     new = [one for one in others if one.name in new_wheels]
     extra = [text for one in new for text in _list_missing_requirements(one, target, built)]
     show_progress(f"resolving what torch requires in {target.prefix}")
@@ -285,10 +283,10 @@ def _list_missing_requirements(
     requirements = wheel_requirements_io.read_wheel_requirements(wheel.path, target.info.version)
     for requirement in requirements:
         name = canonicalize_name(Requirement(requirement).name)
-        if name not in {*built, *installed}:
+        if name in built:
+            continue
+        if name not in installed:
             yield requirement
-        elif name not in built and wheel_requirements_io.find_missing_requirements(
-            [requirement], installed
-        ):
+        elif wheel_requirements_io.find_missing_requirements([requirement], installed):
             kept = f"{name} {installed[name]}"
             print_warning(f"{wheel.name} requires {requirement}, but {kept} is not replaced")

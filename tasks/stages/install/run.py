@@ -19,8 +19,7 @@ from tasks.stages.install.install_commit_io import CommitResult
 from tasks.stages.install.install_journal_io import STAGING_FOLDER, InstallRecord
 from tasks.stages.install.model import DistributionRecord, Installation, InstallJob
 from tasks.stages.install.package_resolution_io import Installer, SelectedWheel
-from tasks.stages.install.target_environment_io import TargetEnvironment
-from tasks.stages.install.target_files_io import StagedPackages, prepare_staging, read_staging
+from tasks.stages.install.target_environment_io import StagedPackages, TargetEnvironment
 from tasks.stages.install.target_interpreter_io import find_interpreter, is_program_name
 from tasks.stages.wheel.model import Wheel
 from tasks.system import environments, files, manifests, shell
@@ -38,8 +37,6 @@ class InstallOrder:
     `stamp` is the folder of the backups.
     """
 
-    job: InstallJob
-    target: TargetEnvironment
     installer: Installer
     chosen: Sequence[SelectedWheel]
     versions: Mapping[str, str]
@@ -52,20 +49,19 @@ def estimate_unpacked_mib(order: InstallOrder) -> int:
     A package that the build environment has as hard links to uv's cache takes no extra space.
     """
     sizes = {one.name: one.size // _BYTES_PER_MIB for one in order.chosen}
-    site = Path(manifests.read_manifest(order.job.wheel, Wheel).folder).parent
+    site = Path(manifests.read_manifest(order.installer.job.wheel, Wheel).folder).parent
     can_link = bool(order.installer.uv) and is_same_disk(site, order.stamp)
     total = 0
     for name, version in order.versions.items():
         metadata = site / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
         if not (can_link and metadata.is_file() and metadata.stat().st_nlink > 1):
-            total += sizes.get(name, estimate_unpacked_size(name, order.job.sizes))
+            total += sizes.get(name, estimate_unpacked_size(name, order.installer.job.sizes))
     return total
 
 
 def is_same_disk(one: Path, other: Path) -> bool:
     """Return True if both paths are on one disk. A missing path counts as its nearest parent."""
-    devices = {files.find_existing_ancestor(path).stat().st_dev for path in (one, other)}
-    return len(devices) == 1
+    return len({files.find_existing_ancestor(path).stat().st_dev for path in (one, other)}) == 1
 
 
 _IMPORT_CODE = """
@@ -147,7 +143,7 @@ def _check_import_failures(
 
 def apply_install(order: InstallOrder) -> InstallRecord:
     """Install and return the record. Any failure restores the previous packages."""
-    stamp, target = order.stamp, order.target
+    stamp, job, target = order.stamp, order.installer.job, order.installer.target
     try:
         staging = _unpack_packages(order)
         digests = {one.name: one.sha256 for one in order.chosen}
@@ -163,8 +159,7 @@ def apply_install(order: InstallOrder) -> InstallRecord:
         current = target_environment_io.query_environment(Path(target.python))
         resolution.require_expected_packages(target, current, order.versions)
         # The wheel's file name may lack the local part of torch.__version__ (PyPI: 2.15.0+cu132)
-        torch = manifests.read_manifest(order.job.wheel, Wheel)
-        require_imports(order.job, target, torch.version)
+        require_imports(job, target, manifests.read_manifest(job.wheel, Wheel).version)
     except BaseException:
         show_progress("restoring the previous packages")
         install_commit_io.restore_backup(stamp, journal.PENDING_BACKUP_FOLDER, exchange)
@@ -176,27 +171,25 @@ def apply_install(order: InstallOrder) -> InstallRecord:
 
 def _unpack_packages(order: InstallOrder) -> StagedPackages:
     chosen = {one.name: one for one in order.chosen if one.name in order.versions}
-    build, prefix = Path(order.job.replaced).parent, order.target.prefix
+    job, target = order.installer.job, order.installer.target
+    build, prefix = Path(job.replaced).parent, target.prefix
     step, location = f"unpacking the packages for {prefix}", _describe_location(order, build)
     files.require_disk_space(build, estimate_unpacked_mib(order), step, location)
     wheels = ", ".join(one.path.name for one in chosen.values())
     show_progress(f"unpacking {wheels or 'the required packages'}")
     staged = order.stamp / STAGING_FOLDER
-    prepare_staging(staged, order.target.list_links())
+    target_environment_io.prepare_staging(staged, target.list_links())
     pins = [f"{name}=={order.versions[name]}" for name in order.versions if name not in chosen]
     paths = [str(one.path) for one in chosen.values()]
     order.installer.unpack_wheels(staged, [*paths, *pins])
-    staging = read_staging(staged, order.target.sites)
+    staging = target_environment_io.read_staging(staged, target.sites)
     if staging.versions != dict(order.versions):
         resolved, unpacked = (
             ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or "none"
             for versions in (order.versions, staging.versions)
         )
-        raise TorchyardError(
-            f"the installer resolved {resolved}, but unpacked {unpacked}; nothing was changed in "
-            f"{prefix}",
-            location=str(order.installer.log),
-        )
+        message = f"the installer resolved {resolved}, but unpacked {unpacked}; nothing was changed"
+        raise TorchyardError(message, location=str(job.log))
     # On the same disk, files are hard links and take no extra space
     if not is_same_disk(prefix, order.stamp):
         need = sum(placed.size for placed in staging.placed.values()) // _BYTES_PER_MIB + 1
@@ -206,8 +199,8 @@ def _unpack_packages(order: InstallOrder) -> StagedPackages:
 
 def _describe_location(order: InstallOrder, folder: Path) -> str:
     """Return `install.into: VALUE`, after `folder` if that is on another disk."""
-    location = f"install.into: {order.job.into}"
-    is_same = folder == order.target.prefix or is_same_disk(folder, order.target.prefix)
+    location, prefix = f"install.into: {order.installer.job.into}", order.installer.target.prefix
+    is_same = folder == prefix or is_same_disk(folder, prefix)
     return location if is_same else f"{folder}, for {location}"
 
 
@@ -218,7 +211,7 @@ def _report_install(order: InstallOrder, new: InstallRecord, commit: CommitResul
     others = sorted(f"{name} {part.after}" for name, part in new.parts.items() if not part.wheel)
     if others:
         print_line(f"and the required packages: {', '.join(others)}")
-    profile = format_profile_argument(order.job.profile)
+    profile = format_profile_argument(order.installer.job.profile)
     print_line(f"the replaced files are backed up; to restore them: doit restore --yes{profile}")
     aside = order.stamp / journal.ASIDE_FOLDER / new.when
     if commit.edited:
@@ -264,31 +257,20 @@ def _install_wheels(
             conflicting := journal.find_stamp(other, target.prefix, target.sites)
         ):
             name = other.parent.name
-            raise TorchyardError(
-                f"profile {name} already installed its torch into {target.prefix}; "
-                "nothing was changed",
-                location=str(conflicting),
-                hint=f"run: doit restore --yes profile={name}, then run the same command again",
-            )
+            message = f"profile {name} already installed its torch into {target.prefix}"
+            hint = f"run: doit restore --yes profile={name}, then run the same command again"
+            raise install_commit_io.build_refusal(message, conflicting, hint)
     stamp = journal.find_stamp(job.replaced, target.prefix, target.sites)
     record = journal.read_record(stamp) if stamp else None
     deps = manifests.read_manifest(job.deps, DepsManifest)
-    installer = Installer(
-        python=target.python,
-        prefix=target.prefix,
-        uv=environments.find_uv(),
-        pip=deps.python,
-        folder=Path(job.replaced),
-        log=job.log,
-        index=job.index,
-        constraints=deps.toolkit.pins if deps.toolkit else (),
-    )
-    versions = resolution.resolve_install(installer, target, wheels, record)
+    pins = deps.toolkit.pins if deps.toolkit else ()
+    installer = Installer(job, target, environments.find_uv(), deps.python, pins)
+    versions = resolution.resolve_install(installer, wheels, record)
     if versions:
         for warning in resolution.list_install_warnings(target, versions):
             print_warning(warning)
         stamp = stamp or Path(job.replaced) / install_commit_io.create_timestamp()
-        record = apply_install(InstallOrder(job, target, installer, wheels, versions, stamp))
+        record = apply_install(InstallOrder(installer, wheels, versions, stamp))
     elif record:
         print_line(f"all packages are already installed in {target.prefix}")
     return record

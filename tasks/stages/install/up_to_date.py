@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tasks.core.errors import TorchyardError
 from tasks.stages.install.model import Installation, InstallJob
-from tasks.stages.install.target_files_io import compute_record_digest, list_site_infos
+from tasks.stages.install.target_environment_io import compute_record_digest, list_site_infos
 from tasks.stages.install.target_interpreter_io import find_interpreter
 from tasks.system import manifests
 

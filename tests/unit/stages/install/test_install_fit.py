@@ -13,7 +13,7 @@ from packaging.markers import default_environment
 from packaging.tags import parse_tag
 
 from tasks.core.errors import BadArtifactError, TorchyardError
-from tasks.stages.install import package_resolution_io, target_files_io
+from tasks.stages.install import package_resolution_io, target_environment_io
 from tasks.stages.install.package_resolution_io import SelectedWheel
 from tasks.stages.install.target_environment_io import (
     Distribution,
@@ -165,11 +165,11 @@ def test_staging_follows_lib64_link(tmp_path: Path) -> None:
     one = target(prefix=str(env), **folders)
     assert one.sites == ("lib/python3.12/site-packages",)
     assert one.list_links() == {"lib64": "lib"}
-    target_files_io.prepare_staging(staged, one.list_links())
+    target_environment_io.prepare_staging(staged, one.list_links())
     info = staged / "lib64" / "python3.12" / "site-packages" / "torch-2.6.0.dist-info"
     info.mkdir(parents=True)
     (info / "RECORD").write_text("torch-2.6.0.dist-info/RECORD,,\n", encoding="utf-8")
-    made = target_files_io.read_staging(staged, one.sites)
+    made = target_environment_io.read_staging(staged, one.sites)
     assert made.versions == {"torch": "2.6.0"}
     assert list(made.placed) == ["lib/python3.12/site-packages/torch-2.6.0.dist-info/RECORD"]
 

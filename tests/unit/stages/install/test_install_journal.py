@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages.install.target_files_io import (
+from tasks.stages.install.target_environment_io import (
     find_distributions,
     list_distribution_files,
     list_site_infos,
