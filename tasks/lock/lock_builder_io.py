@@ -9,10 +9,9 @@ from packaging.utils import canonicalize_name
 
 from tasks.core.deps_model import DepsJob, DepsManifest
 from tasks.core.errors import TorchyardError, redact_secrets
-from tasks.lock.lock_file import LockedInputs, LockSection
+from tasks.lock.lock_file import LockedInputs, LockSection, identify_platform
 from tasks.lock.opened_profile_io import Profile as Opened
 from tasks.lock.opened_profile_io import activate_sources
-from tasks.lock.plan_pinning import identify_platform
 from tasks.runlog import stage_record_io
 from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
 from tasks.stages.source.model import SourceJob, SourceTree

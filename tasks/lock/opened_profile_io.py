@@ -50,19 +50,16 @@ def load_pinned_plan(
     """
     lock_path, section = Path(layout.root) / LOCK_NAME, None
     if settings.lock and lock_path.is_file():
-        from tasks.lock.lock_file import parse_section  # noqa: PLC0415 - most have no lock
+        from tasks.lock.lock_file import parse_section, pin_plan  # noqa: PLC0415 - most have no lock
 
         section = parse_section(read_yaml_text(lock_path, LOCK_NAME), layout.profile)
-    if section:
-        from tasks.lock.plan_pinning import pin_plan  # noqa: PLC0415 - most have no lock
-
-        plan = pin_plan(plan, section, choice)
+        plan = pin_plan(plan, section, choice) if section else plan
     bundle_path = resolve_bundle_path(settings, layout)
     if bundle_path is None:
         return PinnedPlan(plan, section, mirrors=mirrors or {})
 
     from tasks.lock import bundle_archive_io  # noqa: PLC0415 - most use the network
-    from tasks.lock.plan_pinning import identify_platform  # noqa: PLC0415
+    from tasks.lock.lock_file import identify_platform  # noqa: PLC0415
 
     bundle = bundle_archive_io.read_bundle(bundle_path)
     bundle_archive_io.require_complete_bundle(bundle_path, bundle)

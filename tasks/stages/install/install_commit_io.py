@@ -30,15 +30,10 @@ from tasks.stages.install.target_environment_io import (
     is_present,
     list_parents,
 )
-from tasks.stages.install.target_interpreter_io import build_unwritable_error
+from tasks.stages.install.target_interpreter_io import build_refusal
 from tasks.system import files, manifests
 from tasks.system.output import print_line, print_warning, show_progress
 from tasks.wheels.installed_wheel_io import find_bytecode_source, is_bytecode
-
-
-def build_refusal(message: str, location: Path, hint: str) -> TorchyardError:
-    """Return an error that is raised before the environment is changed."""
-    return TorchyardError(f"{message}; nothing was changed", location=str(location), hint=hint)
 
 
 def _show_file_count(what: str, paths: Collection[str]) -> Iterator[str]:
@@ -94,7 +89,7 @@ def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[st
             message = "a file exists where a folder is required"
             raise build_refusal(message, folder, "move the file elsewhere")
         if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
-            raise build_unwritable_error(str(folder))
+            raise build_refusal("you cannot write to this folder", folder)
     for path in (prefix / name for name in placed):
         if path.is_dir() and not path.is_symlink():
             message = "a folder exists where a file is required"

@@ -30,7 +30,7 @@ from tasks.stages.install.target_environment_io import (
     compute_record_digest,
 )
 from tasks.stages.install.target_interpreter_io import SETTING_KEY as KEY
-from tasks.stages.install.target_interpreter_io import VENV_HINT, build_unwritable_error
+from tasks.stages.install.target_interpreter_io import build_refusal
 from tasks.stages.wheel.model import Wheel
 from tasks.system import files, manifests, shell
 from tasks.system.network import index_client, package_indexes
@@ -93,8 +93,7 @@ def require_compatible_target(target: TargetEnvironment, wheels: Iterable[Select
     info = target.info
     if info.managed:
         message = f"{target.python} is managed by the system, which forbids installs"
-        message += "; nothing was changed"
-        raise TorchyardError(message, location=info.managed, hint=VENV_HINT)
+        raise build_refusal(message, info.managed)
     for wheel in wheels:
         if not {str(tag) for tag in wheel.tags} & set(info.tags):
             tag_names = ", ".join(sorted(map(str, wheel.tags)))
@@ -107,7 +106,7 @@ def require_compatible_target(target: TargetEnvironment, wheels: Iterable[Select
             )
     for folder in (info.purelib, info.platlib, info.scripts):
         if Path(folder).is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-            raise build_unwritable_error(folder)
+            raise build_refusal("you cannot write to this folder", folder)
 
 
 def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) -> Iterator[str]:

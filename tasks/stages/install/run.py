@@ -20,7 +20,11 @@ from tasks.stages.install.install_journal_io import STAGING_FOLDER, InstallRecor
 from tasks.stages.install.model import DistributionRecord, Installation, InstallJob
 from tasks.stages.install.package_resolution_io import Installer, SelectedWheel
 from tasks.stages.install.target_environment_io import StagedPackages, TargetEnvironment
-from tasks.stages.install.target_interpreter_io import find_interpreter, is_program_name
+from tasks.stages.install.target_interpreter_io import (
+    build_refusal,
+    find_interpreter,
+    is_program_name,
+)
 from tasks.stages.wheel.model import Wheel
 from tasks.system import environments, files, manifests, shell
 from tasks.system.environments import ImportResult
@@ -259,7 +263,7 @@ def _install_wheels(
             name = other.parent.name
             message = f"profile {name} already installed its torch into {target.prefix}"
             hint = f"run: doit restore --yes profile={name}, then run the same command again"
-            raise install_commit_io.build_refusal(message, conflicting, hint)
+            raise build_refusal(message, conflicting, hint)
     stamp = journal.find_stamp(job.replaced, target.prefix, target.sites)
     record = journal.read_record(stamp) if stamp else None
     deps = manifests.read_manifest(job.deps, DepsManifest)

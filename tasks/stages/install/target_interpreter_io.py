@@ -110,10 +110,9 @@ def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo
     return InterpreterInfo(implementation, version, kind, prefix, managed, closed, site_folders)
 
 
-def build_unwritable_error(folder: str) -> TorchyardError:
-    """Return the error for a folder that is not writable. Its message says nothing was changed."""
-    message = "you cannot write to this folder; nothing was changed"
-    return TorchyardError(message, location=folder, hint=VENV_HINT)
+def build_refusal(message: str, location: Path | str, hint: str = VENV_HINT) -> TorchyardError:
+    """Return an error that is raised before the environment is changed."""
+    return TorchyardError(f"{message}; nothing was changed", location=str(location), hint=hint)
 
 
 def check_install_target(

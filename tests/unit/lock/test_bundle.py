@@ -21,8 +21,8 @@ from tasks.lock.bundle_archive_io import (
     Bundle,
     redirect_plan,
 )
+from tasks.lock.lock_file import identify_platform
 from tasks.lock.opened_profile_io import load_pinned_plan
-from tasks.lock.plan_pinning import identify_platform
 from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.plan import plan_extension
 from tasks.system import environments, files, git, manifests
