@@ -259,11 +259,9 @@ def _find_named_launcher(launchers: Mapping[str, str]) -> CompilerCache | None:
     for variable, value in launchers.items():
         program = value.split(";", maxsplit=1)[0]  # a CMake list: a program and its options
         if not is_program_installed(program):
-            raise MissingToolError(
-                f"the compiler launcher {program} is not installed",
-                location=f"build.env.{variable}",
-                hint=f"{_suggest_install(program)}, or remove it from build.env",
-            )
+            message = f"the compiler launcher {program} is not installed"
+            hint = f"{_suggest_install(program)}, or remove it from build.env"
+            raise MissingToolError(message, location=f"build.env.{variable}", hint=hint)
         compiler_cache = compiler_cache or find_cache(program)
     return compiler_cache or (CompilerCache() if launchers else None)
 

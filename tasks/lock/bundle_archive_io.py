@@ -172,11 +172,9 @@ def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
         if path.is_symlink() or name not in listed_names:
             if folder != place:
                 files.remove_owned(folder)  # so that a corrected tar is unpacked again
-            raise BadArtifactError(
-                f"{name} is in the bundle, but {MANIFEST_NAME} does not list it as a file",
-                location=str(place),
-                hint=_COPY_HINT if folder != place else f"remove {path}, or {_COPY_HINT}",
-            )
+            message = f"{name} is in the bundle, but {MANIFEST_NAME} does not list it as a file"
+            hint = _COPY_HINT if folder != place else f"remove {path}, or {_COPY_HINT}"
+            raise BadArtifactError(message, location=str(place), hint=hint)
 
 
 def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:

@@ -130,10 +130,9 @@ class FinishedBuild:
     def _lock_extension(self, job: ExtensionJob) -> LockedInputs:
         extension = manifests.read_manifest(job.manifest, BuiltExtension)
         if extension.status != "built":
-            raise TorchyardError(
-                f"the build is not finished: extensions:{job.name}: {_UNREACHABLE}",
-                hint=f"{_BUILD_HINT}; to allow builds without this extension, set optional: true",
-            )
+            message = f"the build is not finished: extensions:{job.name}: {_UNREACHABLE}"
+            hint = f"{_BUILD_HINT}; to allow builds without this extension, set optional: true"
+            raise TorchyardError(message, hint=hint)
         requires = environments.read_installed_packages(job.work / "requires").values()
         digests = self.lister.find_digests(one for one in requires if not one.is_file)
         source = self._lock_extension_source(job, extension.source)

@@ -128,11 +128,9 @@ def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
     if job.toolkit_provider != "pypi":
         if version := host_probe.read_nvcc_version(Path(job.toolkit_home)):
             return CudaHome(job.toolkit_home, version, ())
-        raise MissingToolError(
-            "the CUDA toolkit of this profile's plan is missing",
-            location=job.toolkit_home,
-            hint="install it again, or plan with what is installed now: doit doctor --accept",
-        )
+        message = "the CUDA toolkit of this profile's plan is missing"
+        hint = "install it again, or plan with what is installed now: doit doctor --accept"
+        raise MissingToolError(message, location=job.toolkit_home, hint=hint)
     site = environments.find_site_packages(python)
     if job.existing:
         files.remove_owned(job.toolkit_folder)

@@ -163,22 +163,18 @@ def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitRe
     """Merge the record `before` (None for a first install) with the record `new`."""
     if before is None:
         return CommitResult(new, tuple(new.kept))
-    last = before.parts
-    user_packages = {
-        name
-        for name, part in new.parts.items()
-        if name in last and part.before and part.record_before != last[name].record
-    }
+    parts, user_packages = {**before.parts, **new.parts}, set[str]()
+    for name, part in new.parts.items():
+        old = before.parts.get(name)
+        if old and part.before and part.record_before != old.record:
+            user_packages.add(name)
+        elif old:
+            parts[name] = replace(part, before=old.before, record_before=old.record_before)
     user_paths = {path for path, backup in before.kept.items() if backup.owner in user_packages}
     previous = {path: one for path, one in before.kept.items() if path not in user_paths}
     kept = new.kept.items()
     fates = {path: _classify_backup(before, user_packages, path, one) for path, one in kept}
     originals = {path: backup for path, backup in kept if fates[path] == "original"}
-    merged = {
-        name: replace(part, before=last[name].before, record_before=last[name].record_before)
-        for name, part in new.parts.items()
-        if name in last and name not in user_packages
-    }
     remaining = {path: one for path, one in before.placed.items() if one.owner not in new.parts}
     # A rollback keeps the folders that existed before the first install, unless they disappeared
     # before this one, and the folders that the user has added
@@ -189,7 +185,7 @@ def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitRe
     result = replace(
         new,
         when=before.when,
-        parts={**last, **new.parts, **merged},
+        parts=parts,
         kept={**previous, **originals},
         placed={**remaining, **new.placed},
         folders=folders,
@@ -282,12 +278,10 @@ def restore_environment(stamp: Path) -> None:
     _undo_pending(stamp)
     record = journal.read_record(stamp)
     if record and journal.is_environment_gone(record):
-        raise TorchyardError(
-            f"the environment {record.prefix} was removed or has another Python now, so its files "
-            "cannot be restored",
-            location=str(stamp),
-            hint=f"if you do not need the backup of its files, remove {stamp}",
-        )
+        gone = f"the environment {record.prefix} was removed or has another Python now"
+        message = f"{gone}, so its files cannot be restored"
+        hint = f"if you do not need the backup of its files, remove {stamp}"
+        raise TorchyardError(message, location=str(stamp), hint=hint)
     if record:
         files.write_atomic(stamp / journal.RESTORING_MARKER, "")
         restore_backup(stamp, BACKUP_FOLDER, record)
@@ -368,8 +362,8 @@ def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) ->
     is_unchanged = target_files.is_installed_file(target, record.placed.get(path))
     if backup and not is_unchanged and target_files.is_original_file(target, backup, store / path):
         return False
-    is_foreign = not is_unchanged and is_present(target)
-    is_displaced = is_foreign and _displace_user_file(target, aside / path)
+    is_user_file = not is_unchanged and is_present(target)
+    is_displaced = is_user_file and _displace_user_file(target, aside / path)
     if backup:
         target_files.replace_file(store / path, target)
     else:

@@ -74,11 +74,9 @@ def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWhee
         if path.stat().st_size == artifact.size and files.read_artifact(path) == artifact:
             break
     else:
-        raise BadArtifactError(
-            f"the wheel {artifact.name} with sha256 {artifact.sha256[:12]}… is missing",
-            location=str(job.wheelhouse),
-            hint=f"run: doit clean {stage}, then: doit build, which builds the wheel again",
-        )
+        message = f"the wheel {artifact.name} with sha256 {artifact.sha256[:12]}… is missing"
+        hint = f"run: doit clean {stage}, then: doit build, which builds the wheel again"
+        raise BadArtifactError(message, location=str(job.wheelhouse), hint=hint)
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
@@ -96,14 +94,11 @@ def require_compatible_target(target: TargetEnvironment, wheels: Iterable[Select
         raise build_refusal(message, info.managed)
     for wheel in wheels:
         if not {str(tag) for tag in wheel.tags} & set(info.tags):
-            tag_names = ", ".join(sorted(map(str, wheel.tags)))
-            raise BadArtifactError(
-                f"{wheel.path.name} is for {tag_names}, and {target.python} requires "
-                f"{info.tags[0]}; nothing was changed",
-                location=KEY,
-                hint=f"set python: {target.python}, so that the wheels are built for it, or set "
-                f"{KEY} to another Python",
-            )
+            tags, python = ", ".join(sorted(map(str, wheel.tags))), target.python
+            message = f"{wheel.path.name} is for {tags}, and {python} requires {info.tags[0]}"
+            built_for = f"set python: {python}, so that the wheels are built for it"
+            hint = f"{built_for}, or set {KEY} to another Python"
+            raise BadArtifactError(f"{message}; nothing was changed", location=KEY, hint=hint)
     for folder in (info.purelib, info.platlib, info.scripts):
         if Path(folder).is_dir() and not os.access(folder, os.W_OK | os.X_OK):
             raise build_refusal("you cannot write to this folder", folder)
@@ -121,11 +116,9 @@ def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) 
                 "torch, run: doit restore --yes, conda remove --force pytorch, doit build"
             )
     if target.info.user_torch:
-        yield (
-            f"{target.python} imports {target.info.user_torch} before the torch in "
-            f"{target.prefix}. Run: {target.python} -m pip uninstall torch, or set "
-            "PYTHONNOUSERSITE=1"
-        )
+        first = f"{target.python} imports {target.info.user_torch} before the torch in"
+        hint = f"Run: {target.python} -m pip uninstall torch, or set PYTHONNOUSERSITE=1"
+        yield f"{first} {target.prefix}. {hint}"
     yield from describe_conflicts(target.info, coming)
 
 
@@ -157,12 +150,10 @@ def require_expected_packages(
         if installed.get(n) != expected.get(n)
     ]
     if differences:
-        raise BadArtifactError(
-            f"the installed packages are not the expected ones: {'; '.join(differences)}; the "
-            "previous packages were restored",
-            location=after.python,
-            hint="stop other installs into this environment, then run the same command again",
-        )
+        message = f"the installed packages are not the expected ones: {'; '.join(differences)}"
+        message += "; the previous packages were restored"
+        hint = "stop other installs into this environment, then run the same command again"
+        raise BadArtifactError(message, location=after.python, hint=hint)
 
 
 # `- name==1.0` is the replaced version

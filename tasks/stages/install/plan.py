@@ -24,19 +24,15 @@ def plan(
     """
     into = settings.install.into or ""
     if choice.strategy == "existing":
-        raise SettingsError(
-            f"torch.strategy: existing keeps the torch of {choice.python.path}, and makes no wheel "
-            "for another environment",
-            location="install.into",
-            hint="set install.into: null (extensions are installed into that interpreter anyway), "
-            "or torch.strategy: prebuilt",
-        )
+        kept = f"torch.strategy: existing keeps the torch of {choice.python.path}"
+        message = f"{kept}, and makes no wheel for another environment"
+        hint = "set install.into: null (extensions are installed into that interpreter anyway), "
+        hint += "or torch.strategy: prebuilt"
+        raise SettingsError(message, location="install.into", hint=hint)
     if choice.strategy == "source" and settings.build.backend == "cmake":
-        raise SettingsError(
-            "backend cmake builds no torch for Python, so there is nothing to install",
-            location="install.into",
-            hint="set install.into: null, or choose another build.backend",
-        )
+        message = "backend cmake builds no torch for Python, so there is nothing to install"
+        hint = "set install.into: null, or choose another build.backend"
+        raise SettingsError(message, location="install.into", hint=hint)
     job = InstallJob(
         into=into,
         profile=layout.profile,

@@ -136,12 +136,10 @@ def _check_import_failures(
     for name, output in failed or tried[-1:] or [("torch", lines)]:
         problem = environments.find_raised_exception(output) or error.message
         if not ImportResult(tuple(output), problem, error).needs_driver:
-            raise BadArtifactError(
-                f"{name} does not import in {target.python}: {problem}; the previous packages were "
-                "restored",
-                location=error.location,
-                hint="read the whole traceback in this log",
-            ) from error
+            failure = f"{name} does not import in {target.python}: {problem}"
+            message = f"{failure}; the previous packages were restored"
+            hint = "read the whole traceback in this log"
+            raise BadArtifactError(message, location=error.location, hint=hint) from error
         print_warning(f"{name} was installed, but its import needs a GPU driver: {problem}")
 
 

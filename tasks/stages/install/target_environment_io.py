@@ -91,11 +91,9 @@ class TargetEnvironment:
     def _resolve_below(self, folder: str) -> str:
         real = Path(os.path.realpath(folder))
         if not real.is_relative_to(self.prefix):
-            raise TorchyardError(
-                f"the packages of {self.python} are in {folder}, outside of {self.prefix}",
-                location=SETTING_KEY,
-                hint=f"set {SETTING_KEY} to the Python of a venv or of a conda environment",
-            )
+            message = f"the packages of {self.python} are in {folder}, outside of {self.prefix}"
+            hint = f"set {SETTING_KEY} to the Python of a venv or of a conda environment"
+            raise TorchyardError(message, location=SETTING_KEY, hint=hint)
         return real.relative_to(self.prefix).as_posix()
 
     def list_versions(self) -> dict[str, str]:
@@ -120,9 +118,8 @@ def query_environment(python: PurePath) -> TargetEnvironment:
     try:
         info = manifests.parse_json(report.removeprefix(prefix), EnvironmentInfo)
     except ValueError as error:
-        raise TorchyardError(
-            f"{python} did not print its installed packages as JSON", location=location
-        ) from error
+        message = f"{python} did not print its installed packages as JSON"
+        raise TorchyardError(message, location=location) from error
     return TargetEnvironment(str(python), info)
 
 
@@ -251,11 +248,9 @@ def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
         for row in wheel_record.parse_record((info / "RECORD").read_text(encoding="utf-8")):
             path = _resolve_below_prefix(staged, info.parent, row.path)
             if path is None or not (staged / path).is_file():
-                raise TorchyardError(
-                    f"the RECORD of {owner} lists {row.path}, and this file is missing",
-                    location=str(info / "RECORD"),
-                    hint="build or download this wheel again: its RECORD is wrong",
-                )
+                message = f"the RECORD of {owner} lists {row.path}, and this file is missing"
+                hint = "build or download this wheel again: its RECORD is wrong"
+                raise TorchyardError(message, location=str(info / "RECORD"), hint=hint)
             digest = wheel_record.convert_to_hex(row.digest) or compute_sha256(staged / path)
             status = (staged / path).lstat()
             placed[path] = InstalledFile(owner, digest, status.st_size, status.st_mtime_ns)
