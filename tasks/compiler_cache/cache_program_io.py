@@ -192,13 +192,11 @@ def _read_server_counts(cache: CompilerCache, env: Mapping[str, str]) -> CacheCo
 
 
 def read_ccache_settings(ccache: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings in ccache's files: {"max_size": "50.0G"} for "(FILE) max_size = 50.0G".
-
-    The result is empty if ccache fails.
-    """
+    """Return the settings in ccache's files, such as {"max_size": "50.0G"}; {} if ccache fails."""
     output = ""
     with contextlib.suppress(CommandFailedError, MissingToolError):
         output = shell.capture_output(Command((ccache, "--show-config"), env, "query ccache"))
+    # a line is "(FILE) max_size = 50.0G"
     pattern = r"^\((?!default\)|environment\))[^\n]*?\) (\w+) = ?(.*)"
     return dict(re.findall(pattern, output, re.MULTILINE))
 
@@ -222,12 +220,19 @@ _PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "
 def select_cache(job: DepsJob) -> CompilerCache | None:
     """Return the installed cache to use, None if one may be downloaded instead.
 
-    Raises `MissingToolError` if a requested cache is neither installed nor downloadable.
+    Raises `MissingToolError` for a missing launcher in build.env, and for a requested cache that is
+    neither installed nor downloadable.
     """
-    if configured := _find_named_launcher(job.launchers):
-        return configured
-    if job.cache == "off":
-        return CompilerCache()
+    launcher = None  # the first one in build.env that is a known cache
+    for variable, value in job.launchers.items():
+        program = value.split(";", maxsplit=1)[0]  # a CMake list: a program and its options
+        if not is_program_installed(program):  # CMake's error would not name it
+            message = f"the compiler launcher {program} is not installed"
+            hint = f"{_suggest_install(program)}, or remove it from build.env"
+            raise MissingToolError(message, location=f"build.env.{variable}", hint=hint)
+        launcher = launcher or find_cache(program)
+    if job.launchers or job.cache == "off":
+        return launcher or CompilerCache()
     for kind in _PREFERENCE if job.cache == "auto" else (job.cache,):
         if installed := find_cache(kind):
             return installed
@@ -248,22 +253,6 @@ def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
         print_warning(f"building without a compiler cache: {error.message}")
         return CompilerCache()
     return find_cache(str(environments.build_program_path(scripts, "sccache"))) or CompilerCache()
-
-
-def _find_named_launcher(launchers: Mapping[str, str]) -> CompilerCache | None:
-    """Return the first launcher in build.env that is a known cache, None without launchers.
-
-    Raises `MissingToolError` for a missing launcher, which CMake's error would not name.
-    """
-    compiler_cache = None
-    for variable, value in launchers.items():
-        program = value.split(";", maxsplit=1)[0]  # a CMake list: a program and its options
-        if not is_program_installed(program):
-            message = f"the compiler launcher {program} is not installed"
-            hint = f"{_suggest_install(program)}, or remove it from build.env"
-            raise MissingToolError(message, location=f"build.env.{variable}", hint=hint)
-        compiler_cache = compiler_cache or find_cache(program)
-    return compiler_cache or (CompilerCache() if launchers else None)
 
 
 def _build_missing_error(job: DepsJob) -> MissingToolError:

@@ -91,7 +91,7 @@ def find_usable_workers(
 def _check_distcc_workers(
     hosts: Sequence[Worker], program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> list[tuple[Worker, str]]:
-    """Check all workers in parallel. Return each with why it cannot be used, "" if it can."""
+    """Return each worker with the reason why it cannot be used, "" if it can be used."""
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder = Path(name)
         for source, text in _PROBE_SOURCES.items():
@@ -161,7 +161,7 @@ def _compile_probe(
 
 
 def _check_icecream(scheduler: Worker, icecc: str, compiler: str, env: Mapping[str, str]) -> str:
-    """Return why icecc cannot reach the scheduler, or a daemon on this machine; "" if it can."""
+    """Return why icecc cannot use its scheduler or its daemon on this machine, "" if it can."""
     try:
         socket.create_connection((scheduler.name, scheduler.port), _PROBE_TIMEOUT).close()
     except OSError as error:

@@ -165,10 +165,7 @@ def _ping_redis(line: socket.socket, account: cache_urls.CacheAccount) -> str:
 
 
 def _check_sccache_server(cache: CompilerCache, env: Mapping[str, str]) -> str:
-    """Return why sccache's server does not use the remote cache, "" if it does.
-
-    Either the server cannot start with the remote cache, or a server without one already runs.
-    """
+    """Return why sccache's server does not use the remote cache, "" if it does."""
     start_command = Command((cache.path, "--start-server"), env, "sccache's server", serves=True)
     try:
         shell.capture_output(start_command)
@@ -177,7 +174,7 @@ def _check_sccache_server(cache: CompilerCache, env: Mapping[str, str]) -> str:
             return error.message
     else:
         return ""
-    try:
+    try:  # another server is already running
         cache_location = str(query_server(cache, env)["cache_location"])
     except (CommandFailedError, MissingToolError, ValueError, KeyError):
         return "sccache's server does not report its cache"

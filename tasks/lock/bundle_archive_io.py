@@ -1,7 +1,6 @@
 """Read, verify and create bundles, and make the jobs of a plan fetch from a bundle."""
 
 import contextlib
-import os
 import re
 import shutil
 import tarfile
@@ -14,6 +13,7 @@ from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.errors import BadArtifactError, NotOwnedError, SettingsError, redact_secrets
 from tasks.core.model import LockedPackages, Plan
 from tasks.stages.extensions.model import ExtensionJob
+from tasks.stages.install.target_environment_io import link_or_copy
 from tasks.stages.source.model import SourceJob
 from tasks.system import files, git, manifests, shell
 from tasks.system.git.checkout_state import capture_git_output
@@ -67,7 +67,7 @@ class VerifiedFiles:
 
 
 def read_bundle(place: Path) -> Bundle:
-    """Return the manifest of a bundle (a folder or a tar). Raises `SettingsError`."""
+    """Return the manifest of a bundle (a folder or a tar). Raises `SettingsError` without one."""
     try:
         bundle = manifests.parse_json(_read_manifest(place), Bundle)
     except (OSError, KeyError, tarfile.TarError, ValueError) as error:
@@ -78,7 +78,9 @@ def read_bundle(place: Path) -> Bundle:
         hint = f"{hint}; or {_CREATE_HINT}"
         raise SettingsError(message, location="offline", hint=hint) from error
     names = [*bundle.files, *bundle.repositories.values(), *bundle.archives.values()]
-    if bundle.schema == BUNDLE_SCHEMA and not any(map(_is_unsafe_path, names)):
+    paths = map(PurePosixPath, names)
+    unsafe = [p for p in paths if p.is_absolute() or ".." in p.parts or {"\\", ":"} & {*str(p)}]
+    if bundle.schema == BUNDLE_SCHEMA and not unsafe:
         return bundle
     message = f"this torchyard cannot read the format of the bundle {place}"
     raise SettingsError(message, location="offline", hint=_CREATE_HINT)
@@ -101,11 +103,6 @@ def _read_manifest(place: Path) -> bytes:
         if member and member.name == MANIFEST_NAME and (stream := tar.extractfile(member)):
             return stream.read()
         raise KeyError(MANIFEST_NAME)
-
-
-def _is_unsafe_path(name: str) -> bool:
-    path = PurePosixPath(name)
-    return path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
 
 
 def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
@@ -164,7 +161,7 @@ def _try_read_bundle(place: Path) -> Bundle | None:
 
 
 def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
-    """Raise `BadArtifactError` for a link, or a file that the manifest does not list."""
+    """Raise `BadArtifactError` if the bundle has a link, or a file that its manifest lacks."""
     listed_names = {*bundle.files, MANIFEST_NAME, files.TAG}
     paths = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
     for path in paths:
@@ -194,11 +191,7 @@ def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
             raise _build_bundle_error(source, "is missing")
         if path.is_file() and _format_file_stamp(path) == _format_file_stamp(source):
             continue
-        path.unlink(missing_ok=True)
-        try:
-            os.link(source, path)
-        except OSError:  # another file system, or one without hard links
-            shutil.copy2(source, path)
+        link_or_copy(source, path)
     return wheels
 
 

@@ -1,6 +1,6 @@
 """Create a section of torchyard.lock from a finished build, with package digests of the index."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ _BUILD_HINT = "run: doit build, then the same command again"
 class FinishedBuild:
     """A profile with a finished build. Raises `TorchyardError` if the build is not up to date.
 
-    `left_out` maps missing optional extensions to the reasons. `extensions` are the jobs of the
-    extensions that were built.
+    `extensions` are the jobs of the extensions that were built. `left_out` maps the names of the
+    optional extensions that were not built to the reasons.
     """
 
     def __init__(self, profile: Opened) -> None:
@@ -78,26 +78,23 @@ class FinishedBuild:
         site = Path(overlay) if overlay else environments.find_site_folder(self.layout.venv)
         installed = environments.read_installed_packages(site)
         remaining = {package.name for package in installed.values() if not package.is_file}
+        job: DepsJob = self.profile.plan.find_stages("deps")[0].job
+        requirements = {
+            "deps": (*job.tools, *job.toolkit_packages),
+            "torch": installed["torch"].requires if "torch" in installed else (),
+        }
+        for extension in self.extensions:
+            built = manifests.read_manifest(extension.manifest, BuiltExtension)
+            name = built.artifact.name.partition("-")[0] if built.artifact else ""
+            package = installed.get(canonicalize_name(name))
+            requirements[extension.name] = package.requires if package else ()
         groups: dict[str, tuple[InstalledPackage, ...]] = {}
-        for name, roots in self._list_roots(installed):
+        for name, roots in requirements.items():
             required = remaining & environments.resolve_required_names(roots, installed)
             groups[name] = tuple(installed[package] for package in sorted(required))
             remaining -= required
         groups["deps"] += tuple(installed[package] for package in sorted(remaining))
         return groups
-
-    def _list_roots(
-        self, installed: Mapping[str, InstalledPackage]
-    ) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the name of each group, and the requirements of what the group is for."""
-        job: DepsJob = self.profile.plan.find_stages("deps")[0].job
-        yield "deps", (*job.tools, *job.toolkit_packages)
-        yield "torch", installed["torch"].requires if "torch" in installed else ()
-        for extension in self.extensions:
-            built = manifests.read_manifest(extension.manifest, BuiltExtension)
-            name = built.artifact.name.partition("-")[0] if built.artifact else ""
-            package = installed.get(canonicalize_name(name))
-            yield extension.name, package.requires if package else ()
 
     def _lock_group(self, group: str, index: str = "") -> dict[str, tuple[str, ...]]:
         return dict(self.lister.find_digests(self.groups[group], index))
@@ -109,11 +106,10 @@ class FinishedBuild:
         packages = self._lock_group("torch", self.choice.index)
         for stage in self.profile.plan.find_stages("source"):
             return LockedInputs(**self._lock_source_tree(stage.job), packages=packages)
-        artifact = wheel.artifact
-        source: dict[str, Any] = {}
-        if artifact:
-            source = {"wheel": artifact.name, "sha256": artifact.sha256}
-        return LockedInputs(**source, packages=packages)
+        if wheel.artifact is None:
+            return LockedInputs(packages=packages)
+        name, sha256 = wheel.artifact.name, wheel.artifact.sha256
+        return LockedInputs(wheel=name, sha256=sha256, packages=packages)
 
     def _lock_source_tree(self, job: SourceJob) -> dict[str, Any]:
         tree = manifests.read_manifest(job.manifest, SourceTree)

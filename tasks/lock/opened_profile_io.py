@@ -54,13 +54,13 @@ def load_pinned_plan(
 
         section = parse_section(read_yaml_text(lock_path, LOCK_NAME), layout.profile)
         plan = pin_plan(plan, section, choice) if section else plan
-    bundle_path = resolve_bundle_path(settings, layout)
-    if bundle_path is None:
+    if not settings.offline:
         return PinnedPlan(plan, section, mirrors=mirrors or {})
 
     from tasks.lock import bundle_archive_io  # noqa: PLC0415 - most use the network
     from tasks.lock.lock_file import identify_platform  # noqa: PLC0415
 
+    bundle_path = Path(layout.root, settings.offline)
     bundle = bundle_archive_io.read_bundle(bundle_path)
     bundle_archive_io.require_complete_bundle(bundle_path, bundle)
     python, platform = identify_platform(choice)
@@ -77,20 +77,15 @@ def load_pinned_plan(
 
 def activate_sources(settings: Settings, layout: Layout, pinned: PinnedPlan) -> None:
     """Activate the bundle or the mirrors for this process. Must run before any download."""
-    bundle_path = resolve_bundle_path(settings, layout)
-    if bundle_path and pinned.bundle:
+    if settings.offline and pinned.bundle:
         from tasks.lock import bundle_archive_io  # noqa: PLC0415 - most have no bundle
 
-        bundle_archive_io.activate_bundle(bundle_path, pinned.bundle, layout.build)
+        place = Path(layout.root, settings.offline)
+        bundle_archive_io.activate_bundle(place, pinned.bundle, layout.build)
     elif pinned.mirrors:
         from tasks.system.network import package_indexes  # noqa: PLC0415 - most have no mirror
 
         package_indexes.set_index_mirrors(pinned.mirrors)
-
-
-def resolve_bundle_path(settings: Settings, layout: Layout) -> Path | None:
-    """Return the path of the bundle in the setting offline, None if offline is not set."""
-    return Path(layout.root) / settings.offline if settings.offline else None
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,8 @@ def _find_replaced_files(
 ) -> tuple[Mapping[str, InstalledDistribution], dict[str, str]]:
     """Return the distributions to replace, and the new owner of each file to back up.
 
-    Raises `TorchyardError` for files of an unknown owner, and for folders that are in the way.
+    Raises `TorchyardError` if a file to replace belongs to an unknown package, or if a folder or a
+    link is in the way.
     """
     prefix, paths = target.prefix, dict[str, str]()
     old = target_files.find_distributions(prefix, target.sites, staging.versions)
@@ -76,7 +77,7 @@ def _find_replaced_files(
 
 
 def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
-    """Require that each parent is a writable folder and no link, and no placed path is a folder."""
+    """Require that each parent is a writable folder, not a link, and no new file is a folder."""
     for folder in (prefix / name for name in sorted(list_parents(paths))):
         real = os.path.realpath(folder)
         if folder.is_symlink() or Path(real) != folder:
@@ -223,7 +224,7 @@ def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
 
 
 def _finish_commit(stamp: Path, pending: journal.PendingInstall) -> None:
-    """Finish a commit: move the backups and write the record. Can be repeated after a SIGKILL."""
+    """Move the backups and write the record. This can be repeated after a SIGKILL."""
     for source, target in ((stamp / source, stamp / target) for source, target in pending.moves):
         if is_present(source) and not is_present(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -326,7 +327,7 @@ def restore_backup(stamp: Path, subfolder: str, record: InstallRecord) -> None:
 
 
 def _find_foreign_files(record: InstallRecord, store: Path) -> list[str]:
-    """Return the files of packages that the user installed over torchyard's."""
+    """Return the files of packages that the user installed over the packages of torchyard."""
     prefix = Path(record.prefix)
     paths: dict[str, None] = {}
     for one in target_files.find_distributions(prefix, record.sites, record.parts).values():

@@ -74,8 +74,8 @@ class InstallRecord:
 class PendingInstall:
     """An unfinished install: "installing" until the packages were imported, then "settling".
 
-    In "settling", the files in `moves` (from, to; relative to the backup folder) are moved, and
-    `result` is written to replaced.json.
+    A "settling" install moves files: `moves` has their old and new paths relative to the backup
+    folder. Then `result` is written to replaced.json.
     """
 
     state: Literal["installing", "settling"]

@@ -69,7 +69,7 @@ def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
 
 
 def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWheel:
-    """Return the wheel with this digest. Wheels for several torch versions can share a name."""
+    """Return the wheel with the artifact's digest: wheels for other releases can share its name."""
     for path in sorted(Path(job.wheelhouse).rglob(artifact.name)):
         if path.stat().st_size == artifact.size and files.read_artifact(path) == artifact:
             break
@@ -123,7 +123,7 @@ def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) 
 
 
 def describe_conflicts(info: EnvironmentInfo, coming: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each requirement of a kept package that a version in `coming` violates."""
+    """Yield a line for each kept package that requires another version of a package in `coming`."""
     for one in sorted(info.distributions, key=lambda one: one.name):
         package = canonicalize_name(one.name)
         for requirement in parse_requirements(() if package in coming else one.requires):
@@ -203,7 +203,7 @@ def resolve_requirements(
 ) -> Mapping[str, str]:
     """Return the versions of all packages that would be installed or replaced, by name.
 
-    `requirements` can be paths of wheels. The packages `reinstalled` count even if up to date.
+    `requirements` can be paths of wheels. The packages in `reinstalled` are always replaced.
     """
     folder, prefix = Path(installer.job.replaced), installer.target.prefix
     constraints = folder / "constraints.txt"

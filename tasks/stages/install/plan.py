@@ -1,4 +1,4 @@
-"""Plan the install stage from the settings and the resolution."""
+"""Plan the `install` stage from the settings and the resolution."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ def plan(
     before: Sequence[Stage],
     sizes: Mapping[str, int],
 ) -> Stage:
-    """Return the install stage for the environment in the setting install.into.
+    """Return the `install` stage for the environment in the setting install.into.
 
     `before` are the earlier stages. Raises `SettingsError` if they make no wheel of torch.
     """

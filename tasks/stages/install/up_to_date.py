@@ -1,4 +1,4 @@
-"""Check that the environment still has the installed packages. Every run calls this."""
+"""Check in every run that the environment still has the installed packages."""
 
 from pathlib import Path
 
