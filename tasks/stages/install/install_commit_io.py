@@ -27,7 +27,6 @@ from tasks.stages.install.target_environment_io import (
     InstalledDistribution,
     StagedPackages,
     TargetEnvironment,
-    is_present,
     list_parents,
 )
 from tasks.stages.install.target_interpreter_io import build_refusal
@@ -64,11 +63,11 @@ def _find_replaced_files(
             )
         paths |= dict.fromkeys(target_files.list_distribution_files(prefix, one), one.name)
     for folder in (prefix / site / "torch" for site in target.sites):
-        if "torch" in staging.versions and "torch" not in old and is_present(folder):
+        if "torch" in staging.versions and "torch" not in old and os.path.lexists(folder):
             hint = "move the folder elsewhere, then run the same command again"
             raise build_refusal("this folder belongs to no installed package", folder, hint)
     for path, placed in staging.placed.items():
-        if path not in paths and is_present(prefix / path):
+        if path not in paths and os.path.lexists(prefix / path):
             compiled = target_files.list_bytecode(prefix / path)
             names = [path, *(file.relative_to(prefix).as_posix() for file in compiled)]
             paths |= dict.fromkeys(names, placed.owner)
@@ -111,14 +110,14 @@ def back_up_files(
         original, copy = prefix / path, stamp / PENDING_BACKUP_FOLDER / path
         target_files.link_or_copy(original, copy)
         is_link = original.is_symlink()
-        digest = "" if is_link else target_files.compute_sha256(copy)
+        digest = "" if is_link else files.read_artifact(copy).sha256
         link = target_files.read_link(original) if is_link else ""
         backups[path] = BackupFile(paths[path], digest, link)
     parts = {}
     for name, version in staging.versions.items():
         before = (old[name].version, old[name].record_digest) if name in old else ("", "")
         path = staging.records[name]
-        record = target_files.compute_sha256(stamp / journal.STAGING_FOLDER / path)
+        record = files.read_artifact(stamp / journal.STAGING_FOLDER / path).sha256
         change = journal.DistributionChange(*before, version, record, path, wheels.get(name, ""))
         parts[name] = change
     folders = [n for n in sorted(list_parents({*paths, *staging.placed})) if (prefix / n).is_dir()]
@@ -226,7 +225,7 @@ def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
 def _finish_commit(stamp: Path, pending: journal.PendingInstall) -> None:
     """Move the backups and write the record. This can be repeated after a SIGKILL."""
     for source, target in ((stamp / source, stamp / target) for source, target in pending.moves):
-        if is_present(source) and not is_present(target):
+        if os.path.lexists(source) and not os.path.lexists(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             files.replace_path(source, target)
     if pending.result:
@@ -350,7 +349,7 @@ def _displace_user_file(path: Path, to: Path) -> bool:
     if is_bytecode(path.as_posix()):
         path.unlink(missing_ok=True)
         return False
-    while is_present(to):
+    while os.path.lexists(to):
         to = to.with_name(f"{to.name}.more")
     target_files.link_or_copy(path, to)
     path.unlink()
@@ -363,7 +362,7 @@ def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) ->
     is_unchanged = target_files.is_installed_file(target, record.placed.get(path))
     if backup and not is_unchanged and target_files.is_original_file(target, backup, store / path):
         return False
-    is_user_file = not is_unchanged and is_present(target)
+    is_user_file = not is_unchanged and os.path.lexists(target)
     is_displaced = is_user_file and _displace_user_file(target, aside / path)
     if backup:
         target_files.replace_file(store / path, target)

@@ -4,6 +4,7 @@ A file is never overwritten in place, since it may be mapped or shared: a new fi
 """
 
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 
 import packaging
 from packaging.utils import canonicalize_name
@@ -123,16 +124,6 @@ def query_environment(python: PurePath) -> TargetEnvironment:
     return TargetEnvironment(str(python), info)
 
 
-def compute_sha256(path: Path) -> str:
-    """Return the sha256 of a file."""
-    return files.read_artifact(path).sha256
-
-
-def is_present(path: Path) -> bool:
-    """Return True if the path exists. A broken link counts."""
-    return os.path.lexists(path)
-
-
 def read_link(link: Path) -> str:
     """Return the target of a link as text. A Path would drop a leading "./"."""
     return os.readlink(link)  # noqa: PTH115
@@ -140,12 +131,14 @@ def read_link(link: Path) -> str:
 
 def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
     """Return True if the file is unchanged since the install; False if `placed` is None."""
-    if placed is None or not is_present(path):
+    if placed is None or not os.path.lexists(path):
         return False
     status = path.lstat()
     if not stat.S_ISREG(status.st_mode) or status.st_size != placed.size:
         return False
-    return status.st_mtime_ns == placed.mtime_ns or compute_sha256(path) == placed.sha256
+    return (
+        status.st_mtime_ns == placed.mtime_ns or files.read_artifact(path).sha256 == placed.sha256
+    )
 
 
 def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) -> bool:
@@ -158,7 +151,7 @@ def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) 
         return True
     if store and store.is_file() and path.stat().st_size != store.stat().st_size:
         return False
-    return compute_sha256(path) == backup.sha256
+    return files.read_artifact(path).sha256 == backup.sha256
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -184,32 +177,23 @@ def replace_file(source: Path, target: Path) -> None:
 
 def list_bytecode(path: Path) -> Iterator[Path]:
     """Yield the bytecode files of a Python source file."""
-    if path.suffix == ".py" and (folder := path.parent / "__pycache__").is_dir():
-        beginning = f"{path.stem}."
-        for file in folder.iterdir():
-            if file.name.startswith(beginning) and file.suffix == ".pyc":
-                yield file
+    if path.suffix == ".py":
+        yield from path.parent.glob(f"__pycache__/{glob.escape(path.stem)}.*.pyc")
 
 
 def remove_empty_folders(prefix: Path, folders: Iterable[str]) -> None:
     """Remove empty folders, the deepest first, and temporary files that a SIGKILL left."""
     for name in sorted(folders, key=lambda name: name.count("/"), reverse=True):
         (prefix / name / TEMPORARY_NAME).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # not empty or missing
-            (prefix / name / "__pycache__").rmdir()
-        with contextlib.suppress(OSError):
-            (prefix / name).rmdir()
+        for folder in (prefix / name / "__pycache__", prefix / name):
+            with contextlib.suppress(OSError):  # not empty or missing
+                folder.rmdir()
 
 
 def list_parents(paths: Iterable[str]) -> set[str]:
     """Return all parent folders of relative paths."""
-    parents: set[str] = set()
-    for path in paths:
-        parent = path.rpartition("/")[0]
-        while parent and parent not in parents:
-            parents.add(parent)
-            parent = parent.rpartition("/")[0]
-    return parents
+    folders = {path.rpartition("/")[0] for path in paths}
+    return {str(p) for folder in folders for p in PurePosixPath(folder, "_").parents} - {"."}
 
 
 @dataclass(frozen=True)
@@ -251,8 +235,9 @@ def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
                 message = f"the RECORD of {owner} lists {row.path}, and this file is missing"
                 hint = "build or download this wheel again: its RECORD is wrong"
                 raise TorchyardError(message, location=str(info / "RECORD"), hint=hint)
-            digest = wheel_record.convert_to_hex(row.digest) or compute_sha256(staged / path)
-            status = (staged / path).lstat()
+            file, digest = staged / path, wheel_record.convert_to_hex(row.digest)
+            digest = digest or files.read_artifact(file).sha256
+            status = file.lstat()
             placed[path] = InstalledFile(owner, digest, status.st_size, status.st_mtime_ns)
     return StagedPackages(versions, records, placed)
 
@@ -271,7 +256,8 @@ class InstalledDistribution:
     """A distribution of the environment, which can be installed more than once.
 
     `infos` are the dist-info folders, or the egg-info and egg files of older tools. `version` joins
-    all versions. `listed` are the files, relative to the prefix, of infos that only conda lists.
+    all versions. `listed` maps an info without RECORD to the files that conda lists, relative to
+    the prefix.
     """
 
     name: str
@@ -300,10 +286,12 @@ def find_distributions(
     prefix: Path, sites: Iterable[str], names: Iterable[str]
 ) -> Mapping[str, InstalledDistribution]:
     """Return the installed distributions with these normalized names."""
-    found = [one for site in sites for one in list_site_infos(prefix / site)]
+    requested, infos_by_name = set(names), dict[str, list[Path]]()
+    for info, name in (one for site in sites for one in list_site_infos(prefix / site)):
+        if name in requested:
+            infos_by_name.setdefault(name, []).append(info)
     distributions = {}
-    for name in {name: None for _, name in found if name in set(names)}:
-        infos = [info for info, other in found if other == name]
+    for name, infos in infos_by_name.items():
         unrecorded = (info for info in infos if not (info / "RECORD").is_file())
         listed = {info: paths for info in unrecorded if (paths := _list_conda_files(prefix, info))}
         stems = ["" if info.suffix == ".egg-link" else info.stem for info in infos]
@@ -314,7 +302,7 @@ def find_distributions(
 
 
 def _list_conda_files(prefix: Path, info: Path) -> tuple[str, ...]:
-    """Return the files of the conda package that contains `info`, empty if none exists.
+    """Return the files of the conda package that contains `info`, () if there is none.
 
     https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html
     """
