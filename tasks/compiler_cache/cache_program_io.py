@@ -50,6 +50,12 @@ class CacheCounts:
     shared: int = 0
     unreached: int = 0
 
+    def subtract(self, before: "CacheCounts") -> "CacheCounts":
+        """Return the counts since `before`. A restarted server counted these from zero."""
+        hits, misses = self.hits - before.hits, self.misses - before.misses
+        uncacheable = self.uncacheable - before.uncacheable
+        return self if hits < 0 or misses < 0 else CacheCounts(hits, misses, uncacheable)
+
     def build_record(self, cache: CompilerCache) -> dict[str, Json]:
         """Return the counts as an entry of a record. Remote cache counts are omitted if 0."""
         counts = asdict(self).items()
@@ -127,11 +133,12 @@ def measure_cache(
             measurement.counts = read_log_counts(Path(log))
     elif cache.kind == "sccache":
         start_server(cache, env)
-        initial_counts = _read_server_counts(cache, env)
+        before = _read_server_counts(cache, env)
         try:
             yield measurement
         finally:
-            measurement.counts = _subtract_counts(initial_counts, _read_server_counts(cache, env))
+            after = _read_server_counts(cache, env)
+            measurement.counts = after.subtract(before) if before and after else None
     else:
         yield measurement
 
@@ -157,15 +164,6 @@ def parse_stats_counts(stats: Mapping[str, Any]) -> CacheCounts:
     )
     uncacheable = stats["requests_not_cacheable"] + stats["requests_unsupported_compiler"]
     return CacheCounts(hits, misses, uncacheable)
-
-
-def _subtract_counts(before: CacheCounts | None, after: CacheCounts | None) -> CacheCounts | None:
-    """Return `after` minus `before`, or `after` if a restarted server counted from zero."""
-    if before is None or after is None:
-        return None
-    hits, misses = after.hits - before.hits, after.misses - before.misses
-    uncacheable = after.uncacheable - before.uncacheable
-    return after if hits < 0 or misses < 0 else CacheCounts(hits, misses, uncacheable)
 
 
 def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:

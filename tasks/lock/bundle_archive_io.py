@@ -57,10 +57,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class VerifiedFiles:
-    """The record of verified files.
-
-    `stamps` maps the path and the sha256 of each file to its size and modification time.
-    """
+    """The verified files. `stamps` maps path and sha256 to size and modification time."""
 
     manifest: str = ""
     stamps: dict[str, str] = field(default_factory=dict)
@@ -109,7 +106,6 @@ def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
     """Return the plan whose jobs fetch from the bundle in `folder`. Fingerprints do not change."""
     paths = {**bundle.repositories, **bundle.archives}
     mirrors = {url: str(folder / path) for url, path in paths.items()}
-
     stages = []
     for stage in plan.stages:
         job: Any = stage.job

@@ -146,8 +146,7 @@ def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
 def list_toolkit_pins(site: Path, packages: Sequence[str]) -> tuple[str, ...]:
     """Return the exact versions of the packages and their dependencies, as install constraints.
 
-    Other NVIDIA packages in `site` are left out: torch installs them, each torch release others,
-    and they are not part of the toolkit.
+    Other NVIDIA packages in `site` are left out: each release of torch installs other ones.
     """
     installed = read_installed_packages(site)
     required = resolve_required_names(packages, installed)

@@ -136,9 +136,8 @@ def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
     status = path.lstat()
     if not stat.S_ISREG(status.st_mode) or status.st_size != placed.size:
         return False
-    return (
-        status.st_mtime_ns == placed.mtime_ns or files.read_artifact(path).sha256 == placed.sha256
-    )
+    has_same_time = status.st_mtime_ns == placed.mtime_ns
+    return has_same_time or files.read_artifact(path).sha256 == placed.sha256
 
 
 def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) -> bool:
@@ -198,7 +197,7 @@ def list_parents(paths: Iterable[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class StagedPackages:
-    """The unpacked packages: their versions and RECORD paths by normalized name.
+    """The unpacked packages. `versions` and `records` (paths of RECORD) are by normalized name.
 
     `placed` are all files by path. Paths are relative to the prefix.
     """
