@@ -280,9 +280,10 @@ def _find_distribution_obstacle(
     if cache_kind == "sccache":
         return f"sccache does not work with {settings.kind}; set build.cache: ccache or off"
     if cache_kind == "ccache" and env.get(_CCACHE_PREFIX):
-        return f"{_CCACHE_PREFIX} is already set to {env[_CCACHE_PREFIX]}"
+        return f"{_CCACHE_PREFIX} is already set to {env[_CCACHE_PREFIX]}; unset this variable"
     if cache_kind == "ccache" and shlex.quote(settings.script) != settings.script:
-        return f"ccache would split the path {settings.script} into words"
+        path = settings.script
+        return f"ccache cannot call {path}; move the checkout to a path without special characters"
     if cache_kind or launcher == settings.script:
         return ""
     return (

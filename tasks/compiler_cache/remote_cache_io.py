@@ -178,5 +178,5 @@ def _check_sccache_server(cache: CompilerCache, env: Mapping[str, str]) -> str:
         cache_location = str(query_server(cache, env)["cache_location"])
     except (CommandFailedError, MissingToolError, ValueError, KeyError):
         return "sccache's server does not report its cache"
-    message = f"sccache's server runs without it; run: {cache.path} --stop-server"
+    message = f"sccache's server runs without this cache; run: {cache.path} --stop-server"
     return message if cache_location.startswith("Local disk") else ""

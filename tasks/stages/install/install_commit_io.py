@@ -216,9 +216,9 @@ def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
         *((f"{pending}/{path}", f"{aside}/{path}") for path in commit.edited),
         *((f"{pending}/{path}", f"{BACKUP_FOLDER}/{path}") for path in commit.originals),
     )
-    settling = journal.PendingInstall("settling", new, commit.result, moves)
-    manifests.write_manifest(stamp / journal.JOURNAL_FILE, settling)
-    _finish_commit(stamp, settling)
+    unfinished = journal.PendingInstall("settling", new, commit.result, moves)
+    manifests.write_manifest(stamp / journal.JOURNAL_FILE, unfinished)
+    _finish_commit(stamp, unfinished)
     return commit
 
 
