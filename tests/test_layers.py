@@ -197,7 +197,7 @@ def test_loading_imports_no_actions_and_no_build_only_modules() -> None:
         "tasks.stages.deps.run",
         "tasks.stages.wheel.run",
         "tasks.core.build_activity",
-        "tasks.lock.bundle_manifest",
+        "tasks.lock.bundle_archive_io",
         "tasks.stages.install.target_interpreter_io",
         "tasks.core.ninja_progress",
         "tasks.doctor.host_facts",

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
@@ -49,6 +50,12 @@ class CacheCounts:
     shared: int = 0
     unreached: int = 0
 
+    def subtract(self, before: "CacheCounts") -> "CacheCounts":
+        """Return the counts since `before`. A restarted server counted these from zero."""
+        hits, misses = self.hits - before.hits, self.misses - before.misses
+        uncacheable = self.uncacheable - before.uncacheable
+        return self if hits < 0 or misses < 0 else CacheCounts(hits, misses, uncacheable)
+
     def build_record(self, cache: CompilerCache) -> dict[str, Json]:
         """Return the counts as an entry of a record. Remote cache counts are omitted if 0."""
         counts = asdict(self).items()
@@ -76,22 +83,6 @@ class CacheMeasurement:
     hit_rate: Callable[[], float | None] = lambda: None
 
 
-class HitRateReader:
-    """A reader of the hit rate from ccache's CCACHE_STATSLOG, a file that grows in a build."""
-
-    def __init__(self, log: Path) -> None:
-        self._tail = LogTail(log)
-        self._hits = self._misses = 0
-
-    def read_hit_rate(self) -> float | None:
-        """Return the hit rate from 0 to 1, None before the first compilation."""
-        lines = self._tail.read_new_lines()
-        self._hits += sum(line in _HIT_EVENTS for line in lines)
-        self._misses += lines.count("cache_miss")
-        calls = self._hits + self._misses
-        return self._hits / calls if calls else None
-
-
 def is_program_installed(program: str) -> bool:
     """Return True if the program exists and can be executed."""
     return shutil.which(program) is not None
@@ -103,7 +94,9 @@ def find_cache(program: str) -> CompilerCache | None:
     installed = toolchain.find_program(program) if kind else None
     if not installed or not kind or parse_major_minor(installed.version) < _MIN_VERSIONS[kind]:
         return None
-    keys = _read_ccache_settings(installed.path) if kind == "ccache" else _find_sccache_settings()
+    keys = _find_sccache_settings()
+    if kind == "ccache":
+        keys = tuple(sorted(read_ccache_settings(installed.path, shell.build_host_env())))
     return CompilerCache(kind, installed.path, installed.version, keys)
 
 
@@ -126,18 +119,26 @@ def measure_cache(
     if cache.kind == "ccache" and "CCACHE_STATSLOG" not in env:
         Path(log).unlink(missing_ok=True)
         measurement.env = {**env, "CCACHE_STATSLOG": str(log)}
-        measurement.hit_rate = HitRateReader(Path(log)).read_hit_rate
+        tail, events = LogTail(Path(log)), Counter[str]()
+
+        def read_hit_rate() -> float | None:
+            events.update(line for line in tail.read_new_lines() if not line.startswith("#"))
+            hits = sum(events[event] for event in _HIT_EVENTS)
+            return hits / calls if (calls := hits + events["cache_miss"]) else None
+
+        measurement.hit_rate = read_hit_rate
         try:
             yield measurement
         finally:
             measurement.counts = read_log_counts(Path(log))
     elif cache.kind == "sccache":
         start_server(cache, env)
-        initial_counts = _read_server_counts(cache, env)
+        before = _read_server_counts(cache, env)
         try:
             yield measurement
         finally:
-            measurement.counts = _subtract_counts(initial_counts, _read_server_counts(cache, env))
+            after = _read_server_counts(cache, env)
+            measurement.counts = after.subtract(before) if before and after else None
     else:
         yield measurement
 
@@ -165,15 +166,6 @@ def parse_stats_counts(stats: Mapping[str, Any]) -> CacheCounts:
     return CacheCounts(hits, misses, uncacheable)
 
 
-def _subtract_counts(before: CacheCounts | None, after: CacheCounts | None) -> CacheCounts | None:
-    """Return `after` minus `before`, or `after` if a restarted server counted from zero."""
-    if before is None or after is None:
-        return None
-    hits, misses = after.hits - before.hits, after.misses - before.misses
-    uncacheable = after.uncacheable - before.uncacheable
-    return after if hits < 0 or misses < 0 else CacheCounts(hits, misses, uncacheable)
-
-
 def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:
     """Start sccache's server before a compiler does, so that it is not a process of the build.
 
@@ -184,24 +176,27 @@ def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:
         shell.capture_output(command)
 
 
-def _read_server_counts(cache: CompilerCache, env: Mapping[str, str]) -> CacheCounts | None:
+def query_server(cache: CompilerCache, env: Mapping[str, str]) -> Any:
+    """Return what sccache's server reports about itself, as parsed JSON."""
     argv = (cache.path, "--show-stats", "--stats-format", "json")
+    return json.loads(shell.capture_output(Command(argv, env, "query sccache")))
+
+
+def _read_server_counts(cache: CompilerCache, env: Mapping[str, str]) -> CacheCounts | None:
     try:
-        output = json.loads(shell.capture_output(Command(argv, env, "query sccache")))
-        return parse_stats_counts(output["stats"])
+        return parse_stats_counts(query_server(cache, env)["stats"])
     except (TorchyardError, ValueError, KeyError):  # TorchyardError: also if the run is stopped
         return None
 
 
-def _read_ccache_settings(ccache: str) -> tuple[str, ...]:
-    """Return the keys that ccache's files set: max_size for "(FILE) max_size = 50.0G"."""
-    command = Command((ccache, "--show-config"), shell.build_host_env(), "query ccache")
-    try:
-        text = shell.capture_output(command)
-    except CommandFailedError:
-        return ()
-    keys = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+) =", text, re.MULTILINE)
-    return tuple(sorted(keys))
+def read_ccache_settings(ccache: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings in ccache's files, such as {"max_size": "50.0G"}; {} if ccache fails."""
+    output = ""
+    with contextlib.suppress(CommandFailedError, MissingToolError):
+        output = shell.capture_output(Command((ccache, "--show-config"), env, "query ccache"))
+    # a line is "(FILE) max_size = 50.0G"
+    pattern = r"^\((?!default\)|environment\))[^\n]*?\) (\w+) = ?(.*)"
+    return dict(re.findall(pattern, output, re.MULTILINE))
 
 
 def _find_sccache_settings() -> tuple[str, ...]:
@@ -223,12 +218,19 @@ _PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "
 def select_cache(job: DepsJob) -> CompilerCache | None:
     """Return the installed cache to use, None if one may be downloaded instead.
 
-    Raises `MissingToolError` if a requested cache is neither installed nor downloadable.
+    Raises `MissingToolError` for a missing launcher in build.env, and for a requested cache that is
+    neither installed nor downloadable.
     """
-    if configured := _find_named_launcher(job.launchers):
-        return configured
-    if job.cache == "off":
-        return CompilerCache()
+    launcher = None  # the first one in build.env that is a known cache
+    for variable, value in job.launchers.items():
+        program = value.split(";", maxsplit=1)[0]  # a CMake list: a program and its options
+        if not is_program_installed(program):  # CMake's error would not name it
+            message = f"the compiler launcher {program} is not installed"
+            hint = f"{_suggest_install(program)}, or remove it from build.env"
+            raise MissingToolError(message, location=f"build.env.{variable}", hint=hint)
+        launcher = launcher or find_cache(program)
+    if job.launchers or job.cache == "off":
+        return launcher or CompilerCache()
     for kind in _PREFERENCE if job.cache == "auto" else (job.cache,):
         if installed := find_cache(kind):
             return installed
@@ -249,24 +251,6 @@ def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
         print_warning(f"building without a compiler cache: {error.message}")
         return CompilerCache()
     return find_cache(str(environments.build_program_path(scripts, "sccache"))) or CompilerCache()
-
-
-def _find_named_launcher(launchers: Mapping[str, str]) -> CompilerCache | None:
-    """Return the first launcher in build.env that is a known cache, None without launchers.
-
-    Raises `MissingToolError` for a missing launcher, which CMake's error would not name.
-    """
-    compiler_cache = None
-    for variable, value in launchers.items():
-        program = value.split(";", maxsplit=1)[0]  # a CMake list: a program and its options
-        if not is_program_installed(program):
-            raise MissingToolError(
-                f"the compiler launcher {program} is not installed",
-                location=f"build.env.{variable}",
-                hint=f"{_suggest_install(program)}, or remove it from build.env",
-            )
-        compiler_cache = compiler_cache or find_cache(program)
-    return compiler_cache or (CompilerCache() if launchers else None)
 
 
 def _build_missing_error(job: DepsJob) -> MissingToolError:

@@ -5,7 +5,6 @@ worker that cannot be used never fails the build: this machine compiles what no 
 """
 
 import contextlib
-import functools
 import shlex
 import shutil
 import socket
@@ -45,8 +44,7 @@ double torchyard_probe(const float *in, struct point *out, int many) {
   return sum;
 }
 """
-_CXX_PROBE = (
-    """
+_CXX_PROBE = """
 template <class T> struct row {
   T at[8];
   T sum() const { T s{}; for (T x : at) s += x * x; return s; }
@@ -63,9 +61,7 @@ double torchyard_rows(const float *in, int n) {
   try { return r.sum() + torchyard_measure(s, n); } catch (int) { return 0; }
 }
 """
-    + _C_PROBE
-)
-_PROBE_SOURCES = {"probe.c": _C_PROBE, "probe.cpp": _CXX_PROBE}
+_PROBE_SOURCES = {"probe.c": _C_PROBE, "probe.cpp": _CXX_PROBE + _C_PROBE}
 
 
 def find_usable_workers(
@@ -81,8 +77,8 @@ def find_usable_workers(
             if settings.kind == "distcc":
                 obstacles = _check_distcc_workers(settings.hosts, program, compilers, env)
             else:
-                daemon = functools.partial(_check_icecream_daemon, program, compilers, env)
-                obstacles = [(one, _check_scheduler(one) or daemon()) for one in settings.hosts]
+                probe = (program, compilers[-1], env)
+                obstacles = [(one, _check_icecream(one, *probe)) for one in settings.hosts]
             for worker, obstacle in obstacles:
                 if obstacle:
                     print_warning(f"{worker.name} is left out of the build: {obstacle}")
@@ -95,7 +91,7 @@ def find_usable_workers(
 def _check_distcc_workers(
     hosts: Sequence[Worker], program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> list[tuple[Worker, str]]:
-    """Check all workers in parallel. Return each with why it cannot be used, "" if it can."""
+    """Return each worker with the reason why it cannot be used, "" if it can be used."""
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder = Path(name)
         for source, text in _PROBE_SOURCES.items():
@@ -106,15 +102,13 @@ def _check_distcc_workers(
                 local_objects[source, compiler] = _compile_probe(folder, (compiler,), source, env)
             except TorchyardError as error:
                 return [(one, f"the test file does not compile: {error.message}") for one in hosts]
-
-        def compare_objects(one: Worker) -> str:
-            return _compare_worker(one, program, folder, local_objects, env)
-
+        probe = (program, folder, local_objects, env)
         with ThreadPoolExecutor(len(hosts)) as threads:
-            comparisons = [
-                threads.submit(bind_current_context(compare_objects), one) for one in hosts
+            answers = [
+                (one, threads.submit(bind_current_context(_compare_worker), one, *probe))
+                for one in hosts
             ]
-        return [(one, answer.result()) for one, answer in zip(hosts, comparisons, strict=True)]
+        return [(one, answer.result()) for one, answer in answers]
 
 
 def _compare_worker(
@@ -125,21 +119,20 @@ def _compare_worker(
     env: Mapping[str, str],
 ) -> str:
     """Return why the objects of a worker cannot be used, "" if they equal those of this machine."""
-    worker_only = {
+    state_folder = folder / f"distcc-{one.user}-{one.name}-{one.port}"
+    state_folder.mkdir()
+    worker_env = {
+        **env,
         "DISTCC_HOSTS": one.distcc_host,
         "DISTCC_FALLBACK": "0",
         "DISTCC_SKIP_LOCAL_RETRY": "1",
         "DISTCC_IO_TIMEOUT": f"{_PROBE_TIMEOUT:.0f}",
+        "DISTCC_DIR": str(state_folder),  # a new one, so that no earlier failure counts
     }
-    # a new DISTCC_DIR, so that no earlier failure of this worker counts
-    state_folder = folder / f"distcc-{one.user}-{one.name}-{one.port}"
-    state_folder.mkdir()
     for (source, compiler), expected in local_objects.items():
+        command = (program, compiler)
         try:
-            worker_env = {**env, **worker_only, "DISTCC_DIR": str(state_folder)}
-            object_code = _compile_probe(
-                folder, (program, compiler), source, worker_env, state_folder.name
-            )
+            object_code = _compile_probe(folder, command, source, worker_env, state_folder.name)
         except CommandFailedError as error:
             return _explain_probe_failure(error, compiler)
         if object_code != expected:
@@ -167,27 +160,22 @@ def _compile_probe(
     return object_file.read_bytes()
 
 
-def _check_scheduler(one: Worker) -> str:
-    """Return why the scheduler cannot be reached, "" if it can."""
+def _check_icecream(scheduler: Worker, icecc: str, compiler: str, env: Mapping[str, str]) -> str:
+    """Return why icecc cannot use its scheduler or its daemon on this machine, "" if it can."""
     try:
-        socket.create_connection((one.name, one.port), _PROBE_TIMEOUT).close()
+        socket.create_connection((scheduler.name, scheduler.port), _PROBE_TIMEOUT).close()
     except OSError as error:
-        return f"{one.name}:{one.port} does not answer: {str(error.strerror or error).lower()}"
-    return ""
-
-
-def _check_icecream_daemon(icecc: str, compilers: Sequence[str], env: Mapping[str, str]) -> str:
-    """Compile a probe and return why icecc cannot reach a daemon on this machine, "" if it can."""
+        reason = str(error.strerror or error).lower()
+        return f"{scheduler.name}:{scheduler.port} does not answer: {reason}"
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder, log = Path(name), Path(name, "icecc.log")
-        (folder / "probe.cpp").write_text(_CXX_PROBE, encoding="utf-8")
-        argv = (icecc, compilers[-1], *_PROBE_OPTIONS, "probe.cpp", "-o", "probe.o")
+        (folder / "probe.cpp").write_text(_PROBE_SOURCES["probe.cpp"], encoding="utf-8")
+        argv = (icecc, compiler, *_PROBE_OPTIONS, "probe.cpp", "-o", "probe.o")
         logging_env = {**env, "ICECC_LOGFILE": str(log), "ICECC_DEBUG": "debug"}
-        description = "compile probe.cpp with icecc"
+        what = "compile probe.cpp with icecc"
+        command = Command(argv, logging_env, what, cwd=folder, timeout=_PACKING_TIMEOUT)
         try:
-            shell.capture_output(
-                Command(argv, logging_env, description, cwd=folder, timeout=_PACKING_TIMEOUT)
-            )
+            shell.capture_output(command)
         except TorchyardError as error:
             return f"icecc cannot compile a test file: {error.message}"
         output = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
@@ -209,8 +197,8 @@ class CompileDistribution:
     """The distribution of the compilations in a `with` block to other machines.
 
     `env` is the environment for the compilations. `slots` is the number of jobs that other machines
-    run at once. `noted` is a part of the build's record: the number of compilations on each host.
-    `noted` is set at the end of the block, {} if unknown.
+    run at once. At the end of the block, `noted` is the entry for the build's record: the number of
+    compilations on each host, {} if unknown.
     """
 
     env: Mapping[str, str]
@@ -233,6 +221,7 @@ def distribute_compilations(
     """
     distribution = CompileDistribution(env)
     workers: tuple[Worker, ...] = ()
+    program = ""
     if settings.kind != "off":
         program = shutil.which(DISTRIBUTOR_PROGRAMS[settings.kind], path=env.get("PATH")) or ""
         if obstacle := _find_distribution_obstacle(settings, launcher, program, env):
@@ -246,17 +235,30 @@ def distribute_compilations(
     log_file = Path(log)
     log_file.unlink(missing_ok=True)
     distribution.slots = sum(worker.slots for worker in workers)
-    distribution.env = {**env, **_build_variables(settings, workers, launcher, env, log_file)}
+    kind, cores = settings.kind, capacity.count_usable_cores()
+    variables = {
+        compile_workers.DISTRIBUTE_VARIABLE: program,
+        # DISTCC_HOSTS replaces the user's: unusable hosts are left out
+        **compile_workers.build_distcc_variables(kind, workers, cores),
+        **_build_log_variables(kind, env, log_file),
+    }
+    if parse_cache_kind(launcher) == "ccache":
+        variables[_CCACHE_PREFIX] = settings.script
+        # In depend mode ccache looks up results by the headers that the compiler lists. Otherwise
+        # ccache would preprocess, and distcc would preprocess again; the hits are the same
+        if "CCACHE_NODEPEND" not in env:
+            variables["CCACHE_DEPEND"] = "1"
+    distribution.env = {**env, **variables}
     try:
         yield distribution
     finally:
         if log_file.is_file():
             with log_file.open(encoding="utf-8", errors="replace") as lines:
-                counts = compile_workers.count_compilations(settings.kind, lines)
+                counts = compile_workers.count_compilations(kind, lines)
             log_file.unlink()  # it has 5 KB for each compilation
             run_record_io.record_workers(counts.by_host)
-            print_line(counts.format_summary(settings.kind))
-            distribution.noted = {"workers": counts.build_record_entry(settings.kind)}
+            print_line(counts.format_summary(kind))
+            distribution.noted = {"workers": counts.build_record_entry(kind)}
 
 
 def write_wrapper_script(path: str) -> None:
@@ -278,44 +280,23 @@ def _find_distribution_obstacle(
     if cache_kind == "sccache":
         return f"sccache does not work with {settings.kind}; set build.cache: ccache or off"
     if cache_kind == "ccache" and env.get(_CCACHE_PREFIX):
-        return f"{_CCACHE_PREFIX} is already set to {env[_CCACHE_PREFIX]}"
+        return f"{_CCACHE_PREFIX} is already set to {env[_CCACHE_PREFIX]}; unset this variable"
     if cache_kind == "ccache" and shlex.quote(settings.script) != settings.script:
-        return f"ccache would split the path {settings.script} into words"
-    if not cache_kind and launcher != settings.script:
-        return (
-            "the build folder was configured without a compiler launcher; remove the folder to "
-            "compile everything again with workers"
-        )
-    return ""
+        path = settings.script
+        return f"ccache cannot call {path}; move the checkout to a path without special characters"
+    if cache_kind or launcher == settings.script:
+        return ""
+    return (
+        "the build folder was configured without a compiler launcher; remove the folder to compile "
+        "everything again with workers"
+    )
 
 
-def _build_variables(
-    settings: DistributionSettings,
-    workers: Sequence[Worker],
-    launcher: str,
-    env: Mapping[str, str],
-    log: Path,
-) -> dict[str, str]:
-    """Return the environment variables that distribute the compilations.
-
-    The user's variables stay, except DISTCC_HOSTS: unusable hosts are left out.
-    """
-    program = shutil.which(DISTRIBUTOR_PROGRAMS[settings.kind], path=env.get("PATH")) or ""
-    variables = {
-        compile_workers.DISTRIBUTE_VARIABLE: program,
-        **compile_workers.build_distcc_variables(
-            settings.kind, workers, capacity.count_usable_cores()
-        ),
-    }
-    name, level = _LOG_VARIABLES[settings.kind]
+def _build_log_variables(kind: str, env: Mapping[str, str], log: Path) -> dict[str, str]:
+    """Return the variables that make distcc or icecream write a log, {} if the user sets others."""
+    name, level = _LOG_VARIABLES[kind]
     if user_variables := [variable for variable in (name, *level) if variable in env]:
         names = " and ".join(user_variables)
         print_line(f"compilations per worker are not counted: build.env sets {names}")
-    else:
-        variables |= {name: str(log), **level}
-    if parse_cache_kind(launcher) == "ccache":
-        # In depend mode ccache looks up results by the headers that the compiler lists. Otherwise
-        # ccache would preprocess, and distcc would preprocess again; the hits are the same
-        depend_mode = {} if "CCACHE_NODEPEND" in env else {"CCACHE_DEPEND": "1"}
-        variables |= {_CCACHE_PREFIX: settings.script, **depend_mode}
-    return variables
+        return {}
+    return {name: str(log), **level}

@@ -1,7 +1,6 @@
 """Use the remote compiler cache, if a check that runs once per run finds it usable."""
 
 import contextlib
-import json
 import os
 import re
 import socket
@@ -9,7 +8,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 
-from tasks.compiler_cache.cache_program_io import CacheCounts, start_server
+from tasks.compiler_cache.cache_program_io import (
+    CacheCounts,
+    query_server,
+    read_ccache_settings,
+    start_server,
+)
 from tasks.core.deps_model import CompilerCache
 from tasks.core.errors import CommandFailedError, MissingToolError, redact_secrets
 from tasks.core.model import Command
@@ -41,8 +45,13 @@ def open_remote_environment(
     elif all(redact_secrets(value) == value for value in store.values()):
         yield {**plain_env, **store}
     else:
+        # With CCACHE_CONFIGPATH, ccache does not read the user's files. ccache expands $NAME
+        remote = {name.removeprefix("CCACHE_").lower(): value for name, value in store.items()}
+        config = read_ccache_settings(cache.path, plain_env)
+        config |= {key: value.replace("$", "%24") for key, value in remote.items()}
         file = Path(folder, "ccache.conf")
-        files.write_atomic(file, _build_ccache_config(cache, plain_env, store), mode=0o600)
+        text = "".join(f"{key} = {value}\n" for key, value in config.items())
+        files.write_atomic(file, text, mode=0o600)
         try:
             yield {**plain_env, "CCACHE_CONFIGPATH": str(file)}
         finally:
@@ -70,24 +79,6 @@ def _split_remote_variables(
     return plain_env, store if _is_usable(cache, url, {**plain_env, **store}) else {}
 
 
-def _build_ccache_config(
-    cache: CompilerCache, env: Mapping[str, str], store: Mapping[str, str]
-) -> str:
-    """Return a ccache configuration with the user's settings and those of the remote cache.
-
-    The user's settings are copied, because with CCACHE_CONFIGPATH ccache does not read the user's
-    files. `$` is replaced in values, because ccache expands $NAME.
-    """
-    output = ""
-    with contextlib.suppress(CommandFailedError, MissingToolError):
-        output = shell.capture_output(Command((cache.path, "--show-config"), env, "query ccache"))
-    lines = re.findall(r"^\((?!default\)|environment\))[^\n]*?\) (\w+ = .*)", output, re.MULTILINE)
-    overrides = {name.removeprefix("CCACHE_").lower(): value for name, value in store.items()}
-    retained = [line for line in lines if line.partition(" ")[0] not in overrides]
-    retained += [f"{key} = {value.replace('$', '%24')}" for key, value in overrides.items()]
-    return "".join(f"{line}\n" for line in retained)
-
-
 def disable_failing_cache(cache: CompilerCache, url: str, counts: CacheCounts) -> None:
     """Warn if the remote cache failed during compilation, and disable it for the rest of the run.
 
@@ -107,9 +98,8 @@ def _is_usable(cache: CompilerCache, url: str, env: Mapping[str, str]) -> bool:
     with _CHECK_LOCK:
         if (cache.path, url) not in _usable_by_url:
             if obstacle := _find_obstacle(cache, url, env):
-                print_warning(
-                    f"{url} is not used, compilations are cached only locally: {obstacle}"
-                )
+                consequence = "is not used, compilations are cached only locally"
+                print_warning(f"{url} {consequence}: {obstacle}")
             _usable_by_url[cache.path, url] = not obstacle
         return _usable_by_url[cache.path, url]
 
@@ -126,13 +116,12 @@ def _find_obstacle(cache: CompilerCache, url: str, env: Mapping[str, str]) -> st
 
 def _read_ccache_features(cache: CompilerCache) -> str:
     """Return the features of this ccache, such as "file-storage http-storage", "" if unknown."""
+    output = ""
     command = Command((cache.path, "--version"), shell.build_host_env(), "query ccache")
-    try:
+    with contextlib.suppress(CommandFailedError, MissingToolError):
         output = shell.capture_output(command)
-    except (CommandFailedError, MissingToolError):
-        return ""
-    lines = (line.partition(":") for line in output.splitlines())
-    return next((value for name, _, value in lines if name == "Features"), "")
+    features = re.search("^Features:(.*)", output, re.MULTILINE)
+    return features[1] if features else ""
 
 
 def _probe_server(url: str) -> str:
@@ -176,12 +165,8 @@ def _ping_redis(line: socket.socket, account: cache_urls.CacheAccount) -> str:
 
 
 def _check_sccache_server(cache: CompilerCache, env: Mapping[str, str]) -> str:
-    """Return why sccache's server does not use the remote cache, "" if it does.
-
-    Either the server cannot start with the remote cache, or a server without one already runs.
-    """
+    """Return why sccache's server does not use the remote cache, "" if it does."""
     start_command = Command((cache.path, "--start-server"), env, "sccache's server", serves=True)
-    stats_argv = (cache.path, "--show-stats", "--stats-format", "json")
     try:
         shell.capture_output(start_command)
     except (CommandFailedError, MissingToolError) as error:
@@ -189,10 +174,9 @@ def _check_sccache_server(cache: CompilerCache, env: Mapping[str, str]) -> str:
             return error.message
     else:
         return ""
-    try:
-        output = shell.capture_output(Command(stats_argv, env, "query sccache"))
-        cache_location = str(json.loads(output)["cache_location"])
+    try:  # another server is already running
+        cache_location = str(query_server(cache, env)["cache_location"])
     except (CommandFailedError, MissingToolError, ValueError, KeyError):
         return "sccache's server does not report its cache"
-    message = f"sccache's server runs without it; run: {cache.path} --stop-server"
+    message = f"sccache's server runs without this cache; run: {cache.path} --stop-server"
     return message if cache_location.startswith("Local disk") else ""

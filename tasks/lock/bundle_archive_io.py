@@ -1,29 +1,20 @@
-"""Read, verify and create bundles."""
+"""Read, verify and create bundles, and make the jobs of a plan fetch from a bundle."""
 
-import hashlib
-import os
+import contextlib
 import re
 import shutil
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath, PurePosixPath
+from typing import Any
 
-from tasks.core.errors import (
-    BadArtifactError,
-    NotOwnedError,
-    SettingsError,
-    TorchyardError,
-    redact_secrets,
-)
-from tasks.core.model import LockedPackages
-from tasks.lock.bundle_manifest import (
-    BUNDLE_SCHEMA,
-    MANIFEST_NAME,
-    WHEELS_FOLDER,
-    Bundle,
-    BundledFile,
-)
+from tasks.core.canonical_json import compute_text_sha256
+from tasks.core.errors import BadArtifactError, NotOwnedError, SettingsError, redact_secrets
+from tasks.core.model import LockedPackages, Plan
+from tasks.stages.extensions.model import ExtensionJob
+from tasks.stages.install.target_environment_io import link_or_copy
+from tasks.stages.source.model import SourceJob
 from tasks.system import files, git, manifests, shell
 from tasks.system.git.checkout_state import capture_git_output
 from tasks.system.git.git_command import build_git_command
@@ -31,47 +22,74 @@ from tasks.system.network import archive, index_client, network_access, package_
 from tasks.system.output import show_progress
 from tasks.system.package_installer import format_hashed_requirements
 
+BUNDLE_SCHEMA = 1
+MANIFEST_NAME = "bundle.json"
+WHEELS_FOLDER = "wheels"  # wheels and sdists, in the layout that pip and uv search
 _CREATE_HINT = "create it on a machine with a network: doit bundle --dest PATH"
 _COPY_HINT = "copy the bundle again, or create it again: doit bundle"
 
 
 @dataclass(frozen=True)
+class BundledFile:
+    """The digest and the size of a bundled file."""
+
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The manifest bundle.json.
+
+    `repositories` and `archives` map URLs, without credentials, to paths of git repositories and
+    source archives in the bundle. `files` maps the path of each file to its digest and size.
+    """
+
+    schema: int
+    torchyard: str
+    profile: str
+    python: str
+    platform: str
+    repositories: Mapping[str, str] = field(default_factory=dict)
+    archives: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, BundledFile] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class VerifiedFiles:
-    """The record of verified files: `stamps` maps path and digest to size and modification time."""
+    """The verified files. `stamps` maps path and sha256 to size and modification time."""
 
     manifest: str = ""
     stamps: dict[str, str] = field(default_factory=dict)
 
 
 def read_bundle(place: Path) -> Bundle:
-    """Return the manifest of a bundle (a folder or a tar). Raises `SettingsError`."""
+    """Return the manifest of a bundle (a folder or a tar). Raises `SettingsError` without one."""
     try:
         bundle = manifests.parse_json(_read_manifest(place), Bundle)
     except (OSError, KeyError, tarfile.TarError, ValueError) as error:
-        path_hint = "correct the path"
+        message, hint = f"{place} does not exist", "correct the path"
         if place.exists():
-            path_hint = f"set offline to a tar or to a folder with {MANIFEST_NAME}"
-        raise SettingsError(
-            f"there is no bundle in {place}" if place.exists() else f"{place} does not exist",
-            location="offline",
-            hint=f"{path_hint}; or {_CREATE_HINT}",
-        ) from error
+            message = f"there is no bundle in {place}"
+            hint = f"set offline to a tar or to a folder with {MANIFEST_NAME}"
+        hint = f"{hint}; or {_CREATE_HINT}"
+        raise SettingsError(message, location="offline", hint=hint) from error
     names = [*bundle.files, *bundle.repositories.values(), *bundle.archives.values()]
-    if bundle.schema != BUNDLE_SCHEMA or any(map(_is_unsafe_path, names)):
-        message = f"this torchyard cannot read the format of the bundle {place}"
-        raise SettingsError(message, location="offline", hint=_CREATE_HINT)
-    return bundle
+    paths = map(PurePosixPath, names)
+    unsafe = [p for p in paths if p.is_absolute() or ".." in p.parts or {"\\", ":"} & {*str(p)}]
+    if bundle.schema == BUNDLE_SCHEMA and not unsafe:
+        return bundle
+    message = f"this torchyard cannot read the format of the bundle {place}"
+    raise SettingsError(message, location="offline", hint=_CREATE_HINT)
 
 
 def require_complete_bundle(place: Path, bundle: Bundle) -> None:
     """Raise `SettingsError` for a truncated tar: reading the manifest does not detect it."""
     size, minimum = place.stat().st_size, sum(one.size for one in bundle.files.values())
     if place.is_file() and size < minimum:
-        raise SettingsError(
-            f"the bundle {place} is truncated: it has {size} of at least {minimum} bytes",
-            location="offline",
-            hint=f"copy it again; or {_CREATE_HINT}",
-        )
+        message = f"the bundle {place} is truncated: it has {size} of at least {minimum} bytes"
+        hint = f"copy it again; or {_CREATE_HINT}"
+        raise SettingsError(message, location="offline", hint=hint)
 
 
 def _read_manifest(place: Path) -> bytes:
@@ -79,15 +97,24 @@ def _read_manifest(place: Path) -> bytes:
         return (place / MANIFEST_NAME).read_bytes()
     with tarfile.open(place, "r:") as tar:
         member = tar.next()
-        stream = tar.extractfile(member) if member and member.name == MANIFEST_NAME else None
-        if stream is None:
-            raise KeyError(MANIFEST_NAME)
-        return stream.read()
+        if member and member.name == MANIFEST_NAME and (stream := tar.extractfile(member)):
+            return stream.read()
+        raise KeyError(MANIFEST_NAME)
 
 
-def _is_unsafe_path(name: str) -> bool:
-    path = PurePosixPath(name)
-    return path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
+def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
+    """Return the plan whose jobs fetch from the bundle in `folder`. Fingerprints do not change."""
+    paths = {**bundle.repositories, **bundle.archives}
+    mirrors = {url: str(folder / path) for url, path in paths.items()}
+    stages = []
+    for stage in plan.stages:
+        job: Any = stage.job
+        if isinstance(job, SourceJob | ExtensionJob):
+            mirror = mirrors.get(redact_secrets(job.location))
+            own = {job.location: mirror} if mirror else {}  # with the credentials of the settings
+            job = replace(job, mirrors={**job.mirrors, **mirrors, **own})
+        stages.append(replace(stage, job=job))
+    return replace(plan, stages=tuple(stages))
 
 
 def resolve_bundle_folder(place: Path, build: PurePath) -> Path:
@@ -102,7 +129,7 @@ def activate_bundle(place: Path, bundle: Bundle, build: PurePath) -> None:
     """
     folder = resolve_bundle_folder(place, build)
     record_path = Path(build) / "offline.json"
-    if folder != place and not (folder.is_dir() and try_read_bundle(folder) == bundle):
+    if folder != place and not (folder.is_dir() and _try_read_bundle(folder) == bundle):
         files.remove_owned(folder)
         show_progress(f"unpacking {place.name}")
         try:
@@ -123,45 +150,34 @@ def activate_bundle(place: Path, bundle: Bundle, build: PurePath) -> None:
     network_access.start_offline_mode(wheels)
 
 
-def try_read_bundle(place: Path) -> Bundle | None:
-    """Return the manifest of a bundle, None if there is no valid bundle."""
-    try:
+def _try_read_bundle(place: Path) -> Bundle | None:
+    with contextlib.suppress(SettingsError):
         return read_bundle(place)
-    except TorchyardError:
-        return None
+    return None
 
 
 def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
-    """Raise `BadArtifactError` for a link, or a file that the manifest does not list."""
+    """Raise `BadArtifactError` if the bundle has a link, or a file that its manifest lacks."""
     listed_names = {*bundle.files, MANIFEST_NAME, files.TAG}
-    for path in _iterate_files(folder):
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
+    for path in paths:
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or name not in listed_names:
             if folder != place:
                 files.remove_owned(folder)  # so that a corrected tar is unpacked again
-            raise BadArtifactError(
-                f"{name} is in the bundle, but {MANIFEST_NAME} does not list it as a file",
-                location=str(place),
-                hint=_COPY_HINT if folder != place else f"remove {path}, or {_COPY_HINT}",
-            )
-
-
-def _iterate_files(folder: Path) -> Iterator[Path]:
-    """Yield all files and links below a folder, without following links."""
-    for path in sorted(folder.iterdir()):
-        if path.is_dir() and not path.is_symlink():
-            yield from _iterate_files(path)
-        else:
-            yield path
+            message = f"{name} is in the bundle, but {MANIFEST_NAME} does not list it as a file"
+            hint = _COPY_HINT if folder != place else f"remove {path}, or {_COPY_HINT}"
+            raise BadArtifactError(message, location=str(place), hint=hint)
 
 
 def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
-    """Link or copy wheels and sdists into `dest`, and return the new paths by path in the bundle.
+    """Link or copy wheels and sdists into `dest`, and return their new paths by path in the bundle.
 
     Other files in `dest` are removed, since pip and uv install whatever they find in a folder.
     """
+    names = {n: PurePosixPath(n) for n in paths}
     folder = PurePosixPath(WHEELS_FOLDER)
-    wheels = {n: dest / PurePosixPath(n).name for n in paths if PurePosixPath(n).parent == folder}
+    wheels = {n: dest / path.name for n, path in names.items() if path.parent == folder}
     for path in dest.iterdir():
         if path not in wheels.values():
             files.remove_owned(path)
@@ -171,11 +187,7 @@ def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
             raise _build_bundle_error(source, "is missing")
         if path.is_file() and _format_file_stamp(path) == _format_file_stamp(source):
             continue
-        path.unlink(missing_ok=True)
-        try:
-            os.link(source, path)
-        except OSError:  # another file system, or one without hard links
-            shutil.copy2(source, path)
+        link_or_copy(source, path)
     return wheels
 
 
@@ -188,9 +200,9 @@ def _format_file_stamp(path: Path) -> str:
 def _verify_files(
     bundle: Bundle, folder: Path, paths: Mapping[str, Path], before: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Verify the sha256 of the bundled files; yield the items of `VerifiedFiles.stamps`.
+    """Verify the sha256 of the bundled files, and yield the items of `VerifiedFiles.stamps`.
 
-    `before` has stamps (size and time) of verified files; a file with the same stamp is not read.
+    A file is not read if its item is also in `before`: the file was verified in an earlier run.
     """
     for name, bundled_file in bundle.files.items():
         path = paths[name]
@@ -215,14 +227,12 @@ _TAR_SUFFIX = ".tar"
 
 
 def prepare_bundle_folder(dest: Path) -> Path:
-    """Create the folder to fill next to `dest`. Raises `NotOwnedError` if `dest` is the user's."""
+    """Create a folder for the bundle next to `dest`. Raises `NotOwnedError` for the user's path."""
     is_tar = dest.suffix == _TAR_SUFFIX
-    if dest.exists() and not (try_read_bundle(dest) and (is_tar or files.is_marked(dest))):
-        raise NotOwnedError(
-            "this path exists and is not a bundle that torchyard created",
-            location=str(dest),
-            hint="choose another path for --dest",
-        )
+    if dest.exists() and not (_try_read_bundle(dest) and (is_tar or files.is_marked(dest))):
+        message = "this path exists and is not a bundle that torchyard created"
+        hint = "choose another path for --dest"
+        raise NotOwnedError(message, location=str(dest), hint=hint)
     folder = files.create_owned_folder(dest.with_name(f"{dest.name}.part{'s' * is_tar}"))
     files.mark_owned(folder)
     (folder / MANIFEST_NAME).unlink(missing_ok=True)
@@ -235,10 +245,11 @@ def finish_bundle(folder: Path, dest: Path, bundle: Bundle) -> Bundle:
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         if path.name not in (files.TAG, MANIFEST_NAME):
             artifact = files.read_artifact(path)
-            name = path.relative_to(folder).as_posix()
-            bundled_files[name] = BundledFile(artifact.sha256, artifact.size)
+            bundled_file = BundledFile(artifact.sha256, artifact.size)
+            bundled_files[path.relative_to(folder).as_posix()] = bundled_file
     finished_bundle = replace(bundle, files=bundled_files)
     manifests.write_manifest(folder / MANIFEST_NAME, finished_bundle)
+    obsolete = folder
     if dest.suffix == _TAR_SUFFIX:
         partial_tar = dest.with_name(f"{dest.name}.part")
         # The manifest is the first member: it is read without searching the tar
@@ -246,27 +257,24 @@ def finish_bundle(folder: Path, dest: Path, bundle: Bundle) -> Bundle:
             for name in (MANIFEST_NAME, *sorted(bundled_files)):
                 tar.add(folder / name, name, recursive=False, filter=_normalize_member)
         files.replace_path(partial_tar, dest)
-        files.remove_owned(folder)
-        return finished_bundle
-    previous = dest.with_name(f"{dest.name}.old")
-    files.remove_owned(previous)
-    if dest.exists():
-        dest.rename(previous)
-    folder.rename(dest)
-    files.remove_owned(previous)
+    else:
+        obsolete = dest.with_name(f"{dest.name}.old")
+        files.remove_owned(obsolete)
+        if dest.exists():
+            dest.rename(obsolete)
+        folder.rename(dest)
+    files.remove_owned(obsolete)
     return finished_bundle
 
 
 def _normalize_member(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.uid = member.gid = member.mtime = 0
-    member.uname = member.gname = ""
-    member.mode = 0o644
-    return member
+    owner: dict[str, Any] = {"uid": 0, "gid": 0, "uname": "", "gname": ""}
+    return member.replace(mtime=0, mode=0o644, **owner, deep=False)
 
 
 @dataclass(frozen=True)
 class PackageCollector:
-    """A collector of a bundle's wheels and sdists in `folder`. It uses the pip of `python`."""
+    """A collector of a bundle's wheels and sdists in `folder`. It runs pip with `python`."""
 
     folder: Path
     python: str
@@ -279,11 +287,9 @@ class PackageCollector:
         if target.is_file() and files.read_artifact(target).sha256 == sha256:
             return
         if not file.is_file() or files.read_artifact(file).sha256 != sha256:
-            raise BadArtifactError(
-                f"{file.name} changed or was removed after the build",
-                location=str(file),
-                hint="run: doit clean, doit build, then the same command again",
-            )
+            message = f"{file.name} changed or was removed after the build"
+            hint = "run: doit clean, doit build, then the same command again"
+            raise BadArtifactError(message, location=str(file), hint=hint)
         partial_file = target.with_name(f"{target.name}.part")
         shutil.copyfile(file, partial_file)
         files.replace_path(partial_file, target)
@@ -335,7 +341,7 @@ def list_commits(url: str, tree: Path, ref: str) -> Iterator[BundledCommit]:
 def build_repository_name(url: str) -> str:
     """Return the folder name for a repository: `NAME-DIGEST.git`, with a digest of the URL."""
     base_name = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rstrip("/").rpartition("/")[2]).strip("-.")
-    digest = hashlib.sha256(redact_secrets(url).encode()).hexdigest()[:10]
+    digest = compute_text_sha256(redact_secrets(url))[:10]
     return f"{base_name.removesuffix('.git') or 'repository'}-{digest}.git"
 
 

@@ -1,6 +1,6 @@
 """Create a section of torchyard.lock from a finished build, with package digests of the index."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,9 @@ from packaging.utils import canonicalize_name
 
 from tasks.core.deps_model import DepsJob, DepsManifest
 from tasks.core.errors import TorchyardError, redact_secrets
-from tasks.lock.lock_file import LockedInputs, LockSection
+from tasks.lock.lock_file import LockedInputs, LockSection, identify_platform
 from tasks.lock.opened_profile_io import Profile as Opened
 from tasks.lock.opened_profile_io import activate_sources
-from tasks.lock.plan_pinning import identify_platform
 from tasks.runlog import stage_record_io
 from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
 from tasks.stages.source.model import SourceJob, SourceTree
@@ -28,14 +27,15 @@ _BUILD_HINT = "run: doit build, then the same command again"
 class FinishedBuild:
     """A profile with a finished build. Raises `TorchyardError` if the build is not up to date.
 
-    `left_out` maps missing optional extensions to the reasons.
+    `extensions` are the jobs of the extensions that were built. `left_out` maps the names of the
+    optional extensions that were not built to the reasons.
     """
 
     def __init__(self, profile: Opened) -> None:
-        self.profile, self.layout = profile, profile.layout
-        self.choice = profile.choice
+        self.profile, self.layout, self.choice = profile, profile.layout, profile.choice
         jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
         self.left_out = {job.name: reason for job in jobs if (reason := _explain_left_out(job))}
+        self.extensions = [job for job in jobs if job.name not in self.left_out]
         left_out_names = {f"extensions:{name}" for name in self.left_out}
         for stage in profile.plan.stages:
             if stage.name in left_out_names or (left_out_names and stage.kind == "install"):
@@ -56,6 +56,7 @@ class FinishedBuild:
     def build_section(self) -> LockSection:
         """Return the lock section for this build."""
         python, platform = identify_platform(self.choice)
+        toolkit = environments.read_installed_packages(self.layout.build / "toolkit")
         return LockSection(
             python=python,
             platform=platform,
@@ -64,23 +65,12 @@ class FinishedBuild:
             torch=self._lock_torch(),
             extensions={job.name: self._lock_extension(job) for job in self.extensions},
             packages=self._lock_group("deps"),
-            toolkit=dict(self.lister.find_digests(self.toolkit_packages)),
+            toolkit=dict(self.lister.find_digests(tuple(toolkit.values()))),
         )
 
     @cached_property
-    def extensions(self) -> tuple[ExtensionJob, ...]:
-        """Return the jobs of the extensions that were built."""
-        jobs = (stage.job for stage in self.profile.plan.find_stages("extensions"))
-        return tuple(job for job in jobs if job.name not in self.left_out)
-
-    @cached_property
-    def toolkit_packages(self) -> tuple[InstalledPackage, ...]:
-        """Return the packages in the folder `toolkit` of the build directory."""
-        return tuple(environments.read_installed_packages(self.layout.build / "toolkit").values())
-
-    @cached_property
     def groups(self) -> Mapping[str, tuple[InstalledPackage, ...]]:
-        """Return the packages from an index, in groups: "deps", "torch" and one for each extension.
+        """Return the packages from an index by group: "deps", "torch" and each extension's name.
 
         Each package is in the first group that requires it, or else in "deps" (such as pip).
         """
@@ -88,25 +78,23 @@ class FinishedBuild:
         site = Path(overlay) if overlay else environments.find_site_folder(self.layout.venv)
         installed = environments.read_installed_packages(site)
         remaining = {package.name for package in installed.values() if not package.is_file}
+        job: DepsJob = self.profile.plan.find_stages("deps")[0].job
+        requirements = {
+            "deps": (*job.tools, *job.toolkit_packages),
+            "torch": installed["torch"].requires if "torch" in installed else (),
+        }
+        for extension in self.extensions:
+            built = manifests.read_manifest(extension.manifest, BuiltExtension)
+            name = built.artifact.name.partition("-")[0] if built.artifact else ""
+            package = installed.get(canonicalize_name(name))
+            requirements[extension.name] = package.requires if package else ()
         groups: dict[str, tuple[InstalledPackage, ...]] = {}
-        for name, roots in self._list_roots(installed):
+        for name, roots in requirements.items():
             required = remaining & environments.resolve_required_names(roots, installed)
             groups[name] = tuple(installed[package] for package in sorted(required))
             remaining -= required
         groups["deps"] += tuple(installed[package] for package in sorted(remaining))
         return groups
-
-    def _list_roots(
-        self, installed: Mapping[str, InstalledPackage]
-    ) -> Iterator[tuple[str, tuple[str, ...]]]:
-        job: DepsJob = self.profile.plan.find_stages("deps")[0].job
-        yield "deps", (*job.tools, *job.toolkit_packages)
-        yield "torch", installed["torch"].requires if "torch" in installed else ()
-        for extension in self.extensions:
-            built = manifests.read_manifest(extension.manifest, BuiltExtension)
-            name = built.artifact.name.partition("-")[0] if built.artifact else ""
-            package = installed.get(canonicalize_name(name))
-            yield extension.name, package.requires if package else ()
 
     def _lock_group(self, group: str, index: str = "") -> dict[str, tuple[str, ...]]:
         return dict(self.lister.find_digests(self.groups[group], index))
@@ -125,21 +113,22 @@ class FinishedBuild:
 
     def _lock_source_tree(self, job: SourceJob) -> dict[str, Any]:
         tree = manifests.read_manifest(job.manifest, SourceTree)
-        if job.kind == "path":
-            return {"path": self._format_relative_path(job.location)}
-        if job.kind == "tarball":
-            source = {"tarball": redact_secrets(job.location), "sha256": tree.digest}
-        else:
-            source = {"git": redact_secrets(job.location), "ref": job.ref, "commit": tree.commit}
+        location = redact_secrets(job.location)
+        match job.kind:
+            case "path":
+                return {"path": self._format_relative_path(job.location)}
+            case "tarball":
+                source = {"tarball": location, "sha256": tree.digest}
+            case "git":
+                source = {"git": location, "ref": job.ref, "commit": tree.commit}
         return {**source, "submodules": dict(tree.submodules), "patches": tree.patches}
 
     def _lock_extension(self, job: ExtensionJob) -> LockedInputs:
         extension = manifests.read_manifest(job.manifest, BuiltExtension)
         if extension.status != "built":
-            raise TorchyardError(
-                f"the build is not finished: extensions:{job.name}: {_UNREACHABLE}",
-                hint=f"{_BUILD_HINT}; to allow builds without this extension, set optional: true",
-            )
+            message = f"the build is not finished: extensions:{job.name}: {_UNREACHABLE}"
+            hint = f"{_BUILD_HINT}; to allow builds without this extension, set optional: true"
+            raise TorchyardError(message, hint=hint)
         requires = environments.read_installed_packages(job.work / "requires").values()
         digests = self.lister.find_digests(one for one in requires if not one.is_file)
         source = self._lock_extension_source(job, extension.source)

@@ -1,18 +1,34 @@
-"""Define, parse, write and compare the sections of torchyard.lock. Each profile has one section."""
+"""Parse, write and compare the sections of torchyard.lock, one for each profile, and pin plans.
+
+Pins are part of the jobs but not of the fingerprints: pinning alone makes no stage stale.
+"""
 
 import re
 from collections.abc import Container, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import yaml
 from msgspec import Meta, ValidationError, convert, structs
+from packaging.requirements import Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
+from tasks.core.deps_model import DepsJob
 from tasks.core.errors import SettingsError, redact_secrets
+from tasks.core.model import Plan
+from tasks.core.pip_requirements import parse_pinned_versions
+from tasks.core.resolution import Resolution
+from tasks.knowledge.torch_releases import normalize_machine
 from tasks.lock import LOCK_NAME
 from tasks.settings import values
 from tasks.settings.setting_errors import find_key_location, find_problems
 from tasks.settings.values import StrictModel, dump_section
 from tasks.settings.yaml_tree import parse_yaml_tree, split_tree
+from tasks.stages.extensions.model import ExtensionJob
+from tasks.stages.source.model import SourceJob
+from tasks.stages.wheel.model import BuiltJob, PrebuiltJob
 
 Sha256 = Annotated[str, Meta(pattern=values.SHA256_PATTERN)]
 Commit = Annotated[str, Meta(pattern=r"^[0-9a-f]{40,64}\Z")]
@@ -66,8 +82,8 @@ def merge_kept_extensions(
     now: LockSection, previous: LockSection | None, names: Container[str]
 ) -> LockSection:
     """Return `now` plus the extensions `names` of `previous` that `now` does not have."""
-    locked = previous.extensions if previous else {}
-    retained = {name: inputs for name, inputs in locked.items() if name in names}
+    locked = previous.extensions.items() if previous else ()
+    retained = {name: inputs for name, inputs in locked if name in names}
     return structs.replace(now, extensions={**retained, **now.extensions})
 
 
@@ -81,20 +97,20 @@ _SECTION_KEY = re.compile(r"""^(["']?)(?P<name>[^\s"'#][^"']*?)\1:\s*(#.*)?$""")
 
 def split_sections(text: str) -> dict[str, tuple[int, str]]:
     """Return the section of each profile: the number of lines before it, and the unparsed text."""
-    sections: dict[str, tuple[int, list[str]]] = {}
-    section_lines: list[str] | None = None
+    sections: dict[str, tuple[int, str]] = {}
+    name = ""
     for number, line in enumerate(text.splitlines(keepends=True)):
         location = f"{LOCK_NAME}:{number + 1}"
         if header := _SECTION_KEY.match(line):
-            if header["name"] in sections:
-                raise _build_lock_error(location, f'there are two sections "{header["name"]}"')
-            section_lines = []
-            sections[header["name"]] = (number, section_lines)
+            name = header["name"]
+            if name in sections:
+                raise _build_lock_error(location, f'there are two sections "{name}"')
+            sections[name] = (number, "")
         elif line[0] not in " #\r\n":
             raise _build_lock_error(location, "this line does not begin a section of a profile")
-        if section_lines is not None:
-            section_lines.append(line)
-    return {name: (number, "".join(lines)) for name, (number, lines) in sections.items()}
+        if name:
+            sections[name] = (sections[name][0], sections[name][1] + line)
+    return sections
 
 
 def parse_section(text: str, profile: str) -> LockSection | None:
@@ -119,8 +135,7 @@ def replace_section(text: str, profile: str, section: LockSection | None) -> str
     if section:
         fields = {profile: _strip_empty(dump_section(section))}
         options: dict[str, Any] = {"sort_keys": True, "width": 10_000, "allow_unicode": True}
-        rendered: str = yaml.dump(fields, Dumper=_LockDumper, **options)
-        sections[profile] = rendered.rstrip()
+        sections[profile] = yaml.dump(fields, Dumper=_LockDumper, **options).rstrip()
     ordered = [sections[name] for name in sorted(sections)]
     return "\n\n".join([_FILE_HEADER.rstrip(), *ordered]) + "\n"
 
@@ -174,10 +189,8 @@ def _compare_values(before: Any, after: Any, key: str) -> Iterator[str]:
         yield f"{key}: {_shorten_value(before)} → {_shorten_value(after)}"
 
 
-def _compare_packages(
-    before: Mapping[str, Any], after: Mapping[str, Any], key: str
-) -> Iterator[str]:
-    old, new = _parse_versions(before), _parse_versions(after)
+def _compare_packages(before: Any, after: Any, key: str) -> Iterator[str]:
+    old, new = (dict(pin.split("==", 1) for pin in pins) for pins in (before, after))
     for name in sorted({*old, *new}):
         if old.get(name) != new.get(name):
             yield f"{key}.{name}: {old.get(name, 'not locked')} → {new.get(name, 'not installed')}"
@@ -185,11 +198,130 @@ def _compare_packages(
             yield f"{key}.{name}: {old[name]} has another sha256 than the locked one"
 
 
-def _parse_versions(packages: Mapping[str, Any]) -> dict[str, str]:
-    return dict(pin.split("==", 1) for pin in packages)
-
-
 def _shorten_value(value: Any) -> str:
     text = redact_secrets(str(value)) or "none"
-    is_digest = len(text) >= 40 and all(character in "0123456789abcdef" for character in text)
-    return text[:_SHORT_LENGTH] if is_digest else text
+    return text[:_SHORT_LENGTH] if re.fullmatch("[0-9a-f]{40,}", text) else text
+
+
+def pin_plan(plan: Plan, section: LockSection, choice: Resolution) -> Plan:
+    """Return the plan with the pins in its jobs, and a warning for each input that differs.
+
+    An input that differs from the lock is not pinned.
+    """
+    python, platform = identify_platform(choice)
+    if (section.python, section.platform) != (python, platform):
+        locked = f"this profile is locked for Python {section.python} on {section.platform}"
+        mismatch = f"{locked}, but this is Python {python} on {platform}"
+        return replace(plan, warnings=(*plan.warnings, _format_warning(mismatch)))
+    torch_mismatch = _check_torch(plan, section, choice)
+    stages, differences = [], [torch_mismatch]
+    for stage in plan.stages:
+        pins, mismatch = _list_pins(stage.job, section, torch=not torch_mismatch)
+        stages.append(replace(stage, job=replace(stage.job, **pins)) if pins else stage)
+        differences.append(mismatch)
+    extension_names = {stage.job.name for stage in plan.find_stages("extensions")}
+    if missing_names := sorted(section.extensions.keys() - extension_names):
+        differences.append(f"{', '.join(missing_names)} is locked, but not in the settings")
+    warnings = (_format_warning(difference) for difference in differences if difference)
+    return replace(plan, stages=tuple(stages), warnings=(*plan.warnings, *warnings))
+
+
+def identify_platform(choice: Resolution) -> tuple[str, str]:
+    """Return the Python and the platform as in a lock section: ("3.12", "linux x86_64")."""
+    return choice.python.minor, f"{choice.system} {normalize_machine(choice.machine)}"
+
+
+def _format_warning(difference: str) -> str:
+    return f"torchyard.lock: {difference}: resolved again; to lock the result, run: doit lock"
+
+
+def _check_torch(plan: Plan, section: LockSection, choice: Resolution) -> str:
+    locked, requested = section.release, choice.torch.partition("+")[0]
+    if (section.strategy, locked) == (choice.strategy, requested):
+        wheel = section.torch.wheel
+        jobs = (stage.job for stage in plan.stages)
+        prebuilt_job = next((job for job in jobs if isinstance(job, PrebuiltJob)), None)
+        if not (wheel and prebuilt_job) or _meets_requirement(wheel, prebuilt_job.requirement):
+            return ""
+        locked = str(_parse_wheel_version(wheel) or wheel)
+        requested = prebuilt_job.requirement.partition("==")[2]
+    required = f"{choice.strategy} {requested} is required"
+    return f"torch {section.strategy} {locked} is locked, but {required}"
+
+
+def _meets_requirement(wheel: str, requirement: str) -> bool:
+    """Return True if the version in a wheel's file name meets the requirement."""
+    version, specifier = _parse_wheel_version(wheel), Requirement(requirement).specifier
+    return version is not None and specifier.contains(version, prereleases=True)
+
+
+def _parse_wheel_version(wheel: str) -> Version | None:
+    """Return the version in a wheel's file name, None if the name is invalid."""
+    with suppress(InvalidWheelFilename):
+        return parse_wheel_filename(wheel)[1]
+    return None
+
+
+def _list_pins(job: Any, section: LockSection, *, torch: bool) -> tuple[dict[str, Any], str]:
+    """Return the job's fields to pin, and the difference that prevents pinning ("" if none)."""
+    pins: dict[str, Any] = {}
+    locked, mismatch = section.torch, ""
+    match job:
+        case DepsJob():
+            mismatch = _find_unmet_requirement(job, section)
+            pins = {"locked": section.packages, "locked_toolkit": section.toolkit}
+        case PrebuiltJob() if torch:
+            pins = {"locked": locked.packages, "locked_sha256": locked.sha256}
+        case BuiltJob() if torch:
+            pins = {"locked": locked.packages}
+        case SourceJob() if torch:
+            mismatch = _check_source(job, locked, "PyTorch's tree")
+            pins = {"commit": locked.commit, "sha256": job.sha256 or locked.sha256 or None}
+        case ExtensionJob() if job.name not in section.extensions:
+            mismatch = f"{job.name} is not locked"
+        case ExtensionJob():
+            locked = section.extensions[job.name]
+            mismatch = _check_source(job, locked, job.name)
+            sources = {"commit": locked.commit, "locked_sha256": locked.sha256}
+            packages = {"locked": locked.packages, "locked_requires": locked.requires}
+            pins = {**sources, **packages} if torch or not job.pinned else {}
+    return {} if mismatch else pins, mismatch
+
+
+def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
+    """Describe the first requirement that the locked packages do not meet, "" if none exists."""
+    locked_versions = parse_pinned_versions({**section.toolkit, **section.packages})
+    requirements = job.tools if job.existing else (*job.tools, *job.toolkit_packages)
+    for text in requirements:
+        requirement = Requirement(text)
+        version = locked_versions.get(canonicalize_name(requirement.name))
+        if version is None and not job.existing:  # an existing environment may have it already
+            return f"{requirement} is required, but no {requirement.name} is locked"
+        if version is not None and not requirement.specifier.contains(version, prereleases=True):
+            return f"{requirement.name} {version} is locked, but {requirement} is required"
+    return ""
+
+
+def _check_source(job: SourceJob | ExtensionJob, locked: LockedInputs, what: str) -> str:
+    """Return how the locked source differs from the job's source, "" if it does not."""
+    match job.kind:
+        case "git":
+            return _format_mismatch(what, (locked.git, locked.ref), (job.location, job.ref))
+        case "tarball" | "sdist" as kind:
+            return _format_mismatch(what, (getattr(locked, kind),), (job.location,))
+        case "path":
+            is_same, source = bool(locked.path), locked.git or locked.sdist or locked.tarball
+            requested = "source.path" if isinstance(job, SourceJob) else "a folder"
+        case _:
+            # The requirement may change when a source tree is present, which pins a version
+            is_same = bool(locked.wheel) and _meets_requirement(locked.wheel, job.location)
+            source, requested = locked.wheel, job.location
+    return "" if is_same else _format_mismatch(what, (source,), (requested,))
+
+
+def _format_mismatch(what: str, locked: tuple[str, ...], requested: tuple[str, ...]) -> str:
+    required = tuple(map(redact_secrets, requested))
+    if locked == required:
+        return ""
+    source = " at ".join(filter(None, locked)) or "another kind of source"
+    return f"{source} is locked for {what}, but {' at '.join(required)} is required"

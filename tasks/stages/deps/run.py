@@ -1,4 +1,4 @@
-"""Run the stage deps: prepare and inspect the build environment, and return the manifests."""
+"""Run the `deps` stage: prepare and inspect the build environment."""
 
 import contextlib
 import secrets
@@ -81,8 +81,7 @@ def _read_toolchain_stamps(deps: DepsManifest, used: CompilerCache) -> Toolchain
 def _find_host_compilers(job: DepsJob) -> tuple[Program, Program, MsvcEnvironment | None]:
     """Return the C compiler, the C++ compiler, and on Windows the MSVC environment.
 
-    The reason for a choice other than the default compiler is printed. If nothing is compiled, a
-    missing or unsupported compiler is not an error, and both paths are "".
+    If nothing is compiled, a missing or unsupported compiler is no error, and both paths are "".
     """
     try:
         selection = toolchain.choose_compilers((job.cc, job.cxx), job.limits)
@@ -103,43 +102,35 @@ def _require_blas(job: DepsJob, cxx: Program) -> None:
         return
     scratch = files.create_owned_folder(Path(job.venv).parent / "scratch")
     if not toolchain.can_link_library(cxx.path, library, scratch):
-        raise MissingToolError(
-            f"build.blas is {library}, but the linker does not find this library",
-            location="build.blas",
-            hint=f"{format_install_command('blas')}, or set build.blas: mkl (a Python package)",
-        )
+        message = f"build.blas is {library}, but the linker does not find this library"
+        hint = f"{format_install_command('blas')}, or set build.blas: mkl (a Python package)"
+        raise MissingToolError(message, location="build.blas", hint=hint)
 
 
 def _require_python_headers(python: str) -> None:
     """Raise `MissingToolError` if the interpreter has no Python.h."""
-    query = (
-        "import sysconfig, sys; print(sysconfig.get_path('include')); "
-        "print('%d.%d' % sys.version_info[:2])"
-    )
+    query = "from sysconfig import *; print(get_path('include')); print(get_python_version())"
     command = Command((python, "-c", query), shell.build_host_env(), "find Python's headers")
     include, version = shell.capture_output(command).splitlines()
     if not (Path(include) / "Python.h").is_file():
-        raise MissingToolError(
-            f"the headers of Python {version} are missing: extensions cannot be compiled",
-            location=include,
-            hint=format_install_command("python-headers", python=version),
-        )
+        message = f"the headers of Python {version} are missing: extensions cannot be compiled"
+        hint = format_install_command("python-headers", python=version)
+        raise MissingToolError(message, location=include, hint=hint)
 
 
 def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
-    """Return the CUDA toolkit, or None without one; raise `MissingToolError` if it is gone."""
+    """Return the CUDA toolkit, None if the build uses none.
+
+    Raises `MissingToolError` if the planned toolkit is not installed any more.
+    """
     if job.toolkit_provider == "none":
         return None
     if job.toolkit_provider != "pypi":
-        version = host_probe.read_nvcc_version(Path(job.toolkit_home))
-        if version:
+        if version := host_probe.read_nvcc_version(Path(job.toolkit_home)):
             return CudaHome(job.toolkit_home, version, ())
-        raise MissingToolError(
-            "the CUDA toolkit of this profile's plan is missing",
-            location=job.toolkit_home,
-            hint="install this toolkit again, or plan with what is installed now: "
-            "doit doctor --accept",
-        )
+        message = "the CUDA toolkit of this profile's plan is missing"
+        hint = "install it again, or plan with what is installed now: doit doctor --accept"
+        raise MissingToolError(message, location=job.toolkit_home, hint=hint)
     site = environments.find_site_packages(python)
     if job.existing:
         files.remove_owned(job.toolkit_folder)
@@ -155,13 +146,11 @@ def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
 def list_toolkit_pins(site: Path, packages: Sequence[str]) -> tuple[str, ...]:
     """Return the exact versions of the packages and their dependencies, as install constraints.
 
-    Other NVIDIA packages in `site` are left out: torch installs them, each torch release others,
-    and they are not part of the toolkit.
+    Other NVIDIA packages in `site` are left out: each release of torch installs other ones.
     """
     installed = read_installed_packages(site)
-    return tuple(
-        sorted(installed[name].pin for name in resolve_required_names(packages, installed))
-    )
+    required = resolve_required_names(packages, installed)
+    return tuple(sorted(installed[name].pin for name in required))
 
 
 def _find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
@@ -210,21 +199,17 @@ def _prepare_environment(job: DepsJob) -> str:
 
 
 def _ensure_venv(job: DepsJob, uv: str | None) -> None:
-    """Create the venv; keep an existing one with the requested Python and toolkit packages.
+    """Create the venv, or keep an existing one with the same Python and toolkit packages.
 
-    In a kept venv, files of another toolkit (libraries, and the torch that was linked with them)
-    would be found next to the new files.
+    With other toolkit packages it is created again: the build could find files of both toolkits.
     """
     base_version = interpreters.find_interpreter(job.base).version
     toolkit_digest = compute_text_sha256(format_canonical_json(job.toolkit_packages))
     python = environments.find_venv_python(job.venv)
-    with contextlib.suppress(TorchyardError):
-        if (
-            _read_identity_lines(job)[1:] == [toolkit_digest]
-            and python.exists()
-            and interpreters.find_interpreter(str(python)).version == base_version
-        ):
-            return
+    if _read_identity_lines(job)[1:] == [toolkit_digest] and python.exists():
+        with contextlib.suppress(TorchyardError):
+            if interpreters.find_interpreter(str(python)).version == base_version:
+                return
     files.remove_owned(job.venv)
     environments.create_venv(job.venv, job.base, uv, job.log)
     identity = f"{secrets.token_hex(8)}\n{toolkit_digest}\n"
@@ -240,7 +225,6 @@ def _find_build_tool(scripts: Path, name: str) -> Program:
     managed_path = environments.build_program_path(scripts, name)
     program = toolchain.find_program(str(managed_path)) or toolchain.find_program(name)
     if not program:
-        raise MissingToolError(
-            f"{name} is missing, although it was just installed", location=str(scripts)
-        )
+        message = f"{name} is missing, although it was just installed"
+        raise MissingToolError(message, location=str(scripts))
     return program

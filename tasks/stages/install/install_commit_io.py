@@ -1,7 +1,11 @@
-"""Commit a successful install, undo an interrupted one, and restore the user's files."""
+"""Back up, swap and commit the files of an install, undo an interrupted one, and restore files.
+
+All files that an install replaces or removes are backed up before anything is changed.
+"""
 
 import datetime
-from collections.abc import Iterator
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -11,21 +15,142 @@ from filelock import FileLock, Timeout
 from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.errors import TorchyardError
 from tasks.stages.install import install_journal_io as journal
-from tasks.stages.install.install_journal_io import BackupFile, InstallRecord
-from tasks.stages.install.install_swap_io import restore_files
-from tasks.stages.install.target_files_io import is_present, list_parents
+from tasks.stages.install import target_environment_io as target_files
+from tasks.stages.install.install_journal_io import (
+    ASIDE_FOLDER,
+    BACKUP_FOLDER,
+    PENDING_BACKUP_FOLDER,
+    BackupFile,
+    InstallRecord,
+)
+from tasks.stages.install.target_environment_io import (
+    InstalledDistribution,
+    StagedPackages,
+    TargetEnvironment,
+    list_parents,
+)
+from tasks.stages.install.target_interpreter_io import build_refusal
 from tasks.system import files, manifests
-from tasks.system.output import print_line, print_warning
+from tasks.system.output import print_line, print_warning, show_progress
 from tasks.wheels.installed_wheel_io import find_bytecode_source, is_bytecode
+
+
+def _show_file_count(what: str, paths: Collection[str]) -> Iterator[str]:
+    """Yield the paths, and show the progress of the step `what`."""
+    for number, path in enumerate(paths):
+        if number % 500 == 0:
+            show_progress(f"{what}: {number:,} of {len(paths):,} files")
+        yield path
+
+
+def _find_replaced_files(
+    target: TargetEnvironment, staging: StagedPackages
+) -> tuple[Mapping[str, InstalledDistribution], dict[str, str]]:
+    """Return the distributions to replace, and the new owner of each file to back up.
+
+    Raises `TorchyardError` if a file to replace belongs to an unknown package, or if a folder or a
+    link is in the way.
+    """
+    prefix, paths = target.prefix, dict[str, str]()
+    old = target_files.find_distributions(prefix, target.sites, staging.versions)
+    for one in old.values():
+        for info in one.unrecorded_infos:
+            raise build_refusal(
+                f"{one.name} {one.version} has no RECORD, so its files cannot be backed up",
+                info,
+                f"uninstall it ({target.python} -m pip uninstall {one.name}, or conda remove, "
+                "or delete its files), then run the same command again",
+            )
+        paths |= dict.fromkeys(target_files.list_distribution_files(prefix, one), one.name)
+    for folder in (prefix / site / "torch" for site in target.sites):
+        if "torch" in staging.versions and "torch" not in old and os.path.lexists(folder):
+            hint = "move the folder elsewhere, then run the same command again"
+            raise build_refusal("this folder belongs to no installed package", folder, hint)
+    for path, placed in staging.placed.items():
+        if path not in paths and os.path.lexists(prefix / path):
+            compiled = target_files.list_bytecode(prefix / path)
+            names = [path, *(file.relative_to(prefix).as_posix() for file in compiled)]
+            paths |= dict.fromkeys(names, placed.owner)
+    _require_clear_paths(prefix, {*paths, *staging.placed}, staging.placed)
+    return old, paths
+
+
+def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
+    """Require that each parent is a writable folder, not a link, and no new file is a folder."""
+    for folder in (prefix / name for name in sorted(list_parents(paths))):
+        real = os.path.realpath(folder)
+        if folder.is_symlink() or Path(real) != folder:
+            message = (
+                f"this folder is a link to {real}, and torchyard does not install through links"
+            )
+            hint = "replace the link with a folder, or uninstall the package that created it"
+            raise build_refusal(message, folder, hint)
+        if folder.exists() and not folder.is_dir():
+            message = "a file exists where a folder is required"
+            raise build_refusal(message, folder, "move the file elsewhere")
+        if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+            raise build_refusal("you cannot write to this folder", folder)
+    for path in (prefix / name for name in placed):
+        if path.is_dir() and not path.is_symlink():
+            message = "a folder exists where a file is required"
+            raise build_refusal(message, path, "move the folder elsewhere")
+
+
+def back_up_files(
+    stamp: Path,
+    target: TargetEnvironment,
+    staging: StagedPackages,
+    wheels: Mapping[str, str],
+    when: str,
+) -> InstallRecord:
+    """Back up the files to replace, and return the record. `wheels` maps packages to sha256."""
+    prefix, backups = target.prefix, {}
+    old, paths = _find_replaced_files(target, staging)
+    for path in _show_file_count("backing up", sorted(paths)):
+        original, copy = prefix / path, stamp / PENDING_BACKUP_FOLDER / path
+        target_files.link_or_copy(original, copy)
+        is_link = original.is_symlink()
+        digest = "" if is_link else files.read_artifact(copy).sha256
+        link = target_files.read_link(original) if is_link else ""
+        backups[path] = BackupFile(paths[path], digest, link)
+    parts = {}
+    for name, version in staging.versions.items():
+        before = (old[name].version, old[name].record_digest) if name in old else ("", "")
+        path = staging.records[name]
+        record = files.read_artifact(stamp / journal.STAGING_FOLDER / path).sha256
+        change = journal.DistributionChange(*before, version, record, path, wheels.get(name, ""))
+        parts[name] = change
+    folders = [n for n in sorted(list_parents({*paths, *staging.placed})) if (prefix / n).is_dir()]
+    return InstallRecord(
+        python=target.python,
+        prefix=str(prefix),
+        sites=target.sites,
+        when=when,
+        parts=parts,
+        kept=backups,
+        placed=staging.placed,
+        folders={name: (prefix / name).stat().st_mode & 0o7777 for name in folders},
+    )
+
+
+def swap_files(record: InstallRecord, staged: Path) -> None:
+    """Install the files from the folder `staged`, and remove old files without a replacement."""
+    prefix = Path(record.prefix)
+    for path in _show_file_count("installing", record.placed):
+        target_files.replace_file(staged / path, prefix / path)
+    removed = [path for path in record.kept if path not in record.placed]
+    for path in removed:
+        (prefix / path).unlink(missing_ok=True)
+    target_files.remove_empty_folders(prefix, list_parents(removed) - list_parents(record.placed))
 
 
 @dataclass(frozen=True)
 class CommitResult:
     """The result of an install: the new content of replaced.json, and the paths of backups.
 
-    `result` is the new content. `originals` are backups that are kept for a rollback. Two kinds are
-    moved away: `superseded` are older backups of packages that the user has replaced, `edited` are
-    files that the user changed or added after the previous install.
+    A rollback restores the backups in `originals`. The backups in `superseded` are of packages that
+    the user has replaced since, and `edited` are files that the user changed or added since the
+    previous install: a rollback does not need them.
     """
 
     result: InstallRecord
@@ -38,35 +163,29 @@ def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitRe
     """Merge the record `before` (None for a first install) with the record `new`."""
     if before is None:
         return CommitResult(new, tuple(new.kept))
-    last = before.parts
-    user_packages = {
-        name
-        for name, part in new.parts.items()
-        if name in last and part.before and part.record_before != last[name].record
-    }
+    parts, user_packages = {**before.parts, **new.parts}, set[str]()
+    for name, part in new.parts.items():
+        old = before.parts.get(name)
+        if old and part.before and part.record_before != old.record:
+            user_packages.add(name)
+        elif old:
+            parts[name] = replace(part, before=old.before, record_before=old.record_before)
     user_paths = {path for path, backup in before.kept.items() if backup.owner in user_packages}
     previous = {path: one for path, one in before.kept.items() if path not in user_paths}
     kept = new.kept.items()
     fates = {path: _classify_backup(before, user_packages, path, one) for path, one in kept}
     originals = {path: backup for path, backup in kept if fates[path] == "original"}
-    merged = {
-        name: replace(part, before=last[name].before, record_before=last[name].record_before)
-        for name, part in new.parts.items()
-        if name in last and name not in user_packages
-    }
     remaining = {path: one for path, one in before.placed.items() if one.owner not in new.parts}
     # A rollback keeps the folders that existed before the first install, unless they disappeared
     # before this one, and the folders that the user has added
     created = list_parents(before.placed)
     vanished = list_parents(user_paths) - list_parents(previous) - new.folders.keys()
-    folders = {
-        **{name: mode for name, mode in new.folders.items() if name not in created},
-        **{name: mode for name, mode in before.folders.items() if name not in vanished},
-    }
+    folders = {name: mode for name, mode in new.folders.items() if name not in created}
+    folders |= {name: mode for name, mode in before.folders.items() if name not in vanished}
     result = replace(
         new,
         when=before.when,
-        parts={**last, **new.parts, **merged},
+        parts=parts,
         kept={**previous, **originals},
         placed={**remaining, **new.placed},
         folders=folders,
@@ -90,26 +209,23 @@ def _classify_backup(
 
 def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
     """Commit the pending install `new`, and return what was written and moved."""
-    commit = compute_commit(journal.read_record(stamp), new)
-    aside = f"{journal.ASIDE_FOLDER}/{new.when}"
+    commit, pending = compute_commit(journal.read_record(stamp), new), PENDING_BACKUP_FOLDER
+    aside = f"{ASIDE_FOLDER}/{new.when}"
     moves = (
-        *((f"{journal.BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in commit.superseded),
-        *((f"{journal.PENDING_BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in commit.edited),
-        *(
-            (f"{journal.PENDING_BACKUP_FOLDER}/{path}", f"{journal.BACKUP_FOLDER}/{path}")
-            for path in commit.originals
-        ),
+        *((f"{BACKUP_FOLDER}/{path}", f"{aside}/{path}") for path in commit.superseded),
+        *((f"{pending}/{path}", f"{aside}/{path}") for path in commit.edited),
+        *((f"{pending}/{path}", f"{BACKUP_FOLDER}/{path}") for path in commit.originals),
     )
-    pending = journal.PendingInstall("settling", new, commit.result, moves)
-    manifests.write_manifest(stamp / journal.JOURNAL_FILE, pending)
-    finish_commit(stamp, pending)
+    unfinished = journal.PendingInstall("settling", new, commit.result, moves)
+    manifests.write_manifest(stamp / journal.JOURNAL_FILE, unfinished)
+    _finish_commit(stamp, unfinished)
     return commit
 
 
-def finish_commit(stamp: Path, pending: journal.PendingInstall) -> None:
-    """Finish a commit: move the backups and write the record. Can be repeated after a SIGKILL."""
+def _finish_commit(stamp: Path, pending: journal.PendingInstall) -> None:
+    """Move the backups and write the record. This can be repeated after a SIGKILL."""
     for source, target in ((stamp / source, stamp / target) for source, target in pending.moves):
-        if is_present(source) and not is_present(target):
+        if os.path.lexists(source) and not os.path.lexists(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             files.replace_path(source, target)
     if pending.result:
@@ -134,56 +250,129 @@ def create_timestamp() -> str:
 def recover_installs(replaced: PurePath) -> None:
     """Undo or finish interrupted installs, and finish interrupted restores."""
     for stamp in journal.list_stamps(replaced):
-        undo_pending(stamp)
+        _undo_pending(stamp)
         record = journal.read_record(stamp)
         is_restoring = (stamp / journal.RESTORING_MARKER).is_file()
         if record is None or (is_restoring and not journal.is_environment_gone(record)):
             restore_environment(stamp)
 
 
-def undo_pending(stamp: Path) -> None:
+def _undo_pending(stamp: Path) -> None:
     """Undo a pending install, or finish its commit if its packages were imported successfully."""
     pending = journal.read_pending(stamp)
     if pending and pending.state == "settling":
-        finish_commit(stamp, pending)
+        _finish_commit(stamp, pending)
         return
     if pending and not journal.is_environment_gone(pending.exchange):
-        restore_backup(stamp, journal.PENDING_BACKUP_FOLDER, pending.exchange)
+        restore_backup(stamp, PENDING_BACKUP_FOLDER, pending.exchange)
         prefix = pending.exchange.prefix
         print_line(f"an install into {prefix} was interrupted; the previous files were restored")
     discard_pending(stamp)
 
 
 def restore_environment(stamp: Path) -> None:
-    """Restore the files from before the first install. `stamp` keeps only files set aside."""
-    undo_pending(stamp)
+    """Restore the files from before the first install.
+
+    Only the files that the user changed after an install remain in the folder `stamp`.
+    """
+    _undo_pending(stamp)
     record = journal.read_record(stamp)
     if record and journal.is_environment_gone(record):
-        raise TorchyardError(
-            f"the environment {record.prefix} was removed or has another Python now, so its files "
-            "cannot be restored",
-            location=str(stamp),
-            hint="if you do not need the backup of its files, remove this folder",
-        )
+        gone = f"the environment {record.prefix} was removed or has another Python now"
+        message = f"{gone}, so its files cannot be restored"
+        hint = f"if you do not need the backup of its files, remove {stamp}"
+        raise TorchyardError(message, location=str(stamp), hint=hint)
     if record:
         files.write_atomic(stamp / journal.RESTORING_MARKER, "")
-        restore_backup(stamp, journal.BACKUP_FOLDER, record)
+        restore_backup(stamp, BACKUP_FOLDER, record)
     (stamp / journal.RECORD_FILE).unlink(missing_ok=True)
     (stamp / journal.RESTORING_MARKER).unlink(missing_ok=True)
     # Temporary files may remain after a SIGKILL
     for leftover in list(stamp.iterdir()) if stamp.is_dir() else ():
-        if leftover.name != journal.ASIDE_FOLDER:
+        if leftover.name != ASIDE_FOLDER:
             files.remove_owned(leftover)
     discard_pending(stamp)
 
 
-def restore_backup(stamp: Path, store: str, record: InstallRecord) -> None:
-    """Restore the backup in the subfolder `store`, and warn about moved files of the user."""
-    aside = stamp / journal.ASIDE_FOLDER / create_timestamp()
-    if count := len(restore_files(record, stamp / store, aside)):
-        subject = "1 file was" if count == 1 else f"{count} files were"
-        where = f"in {record.prefix} after the install"
-        print_warning(f"{subject} changed {where} and moved to {aside}")
+def restore_backup(stamp: Path, subfolder: str, record: InstallRecord) -> None:
+    """Remove the installed files and restore the backups in `subfolder`, if all are intact.
+
+    Files of the user that are in the way are moved to a new folder in `stamp`, with a warning.
+    """
+    prefix, store = Path(record.prefix), stamp / subfolder
+    aside = stamp / ASIDE_FOLDER / create_timestamp()
+    for path, backup in record.kept.items():
+        if not target_files.is_original_file(store / path, backup):
+            parts = sorted(record.parts.items())
+            old = " ".join(f"{name}=={part.before}" for name, part in parts if part.before)
+            hint = f"reinstall the old packages: {record.python} -m pip install {old}"
+            message = "the backup of this file is missing or damaged"
+            raise build_refusal(message, store / path, hint)
+    foreign = _find_foreign_files(record, store)
+    displaced = [path for path in foreign if _displace_user_file(prefix / path, aside / path)]
+    paths = sorted({*record.kept, *record.placed})
+    restored = _show_file_count("restoring", paths)
+    displaced += [path for path in restored if _restore_file(record, path, store, aside)]
+    added = list_parents({*paths, *displaced}) - record.folders.keys()
+    target_files.remove_empty_folders(prefix, added)
+    for name in sorted(record.folders):
+        (prefix / name / target_files.TEMPORARY_NAME).unlink(missing_ok=True)
+        if not (prefix / name).is_dir():
+            (prefix / name).mkdir(parents=True)
+            (prefix / name).chmod(record.folders[name])
+    if displaced:
+        subject = "1 file was" if len(displaced) == 1 else f"{len(displaced)} files were"
+        print_warning(f"{subject} changed in {prefix} after the install and moved to {aside}")
+
+
+def _find_foreign_files(record: InstallRecord, store: Path) -> list[str]:
+    """Return the files of packages that the user installed over the packages of torchyard."""
+    prefix = Path(record.prefix)
+    paths: dict[str, None] = {}
+    for one in target_files.find_distributions(prefix, record.sites, record.parts).values():
+        records = [(info / "RECORD").relative_to(prefix).as_posix() for info in one.infos]
+        if not all(_is_known_file(record, path, store) for path in records):
+            paths |= dict.fromkeys(target_files.list_distribution_files(prefix, one))
+    return [path for path in paths if not _is_known_file(record, path, store)]
+
+
+def _is_known_file(record: InstallRecord, path: str, store: Path) -> bool:
+    """Return True if a path has the file that torchyard installed, or the file from before."""
+    target, backup = Path(record.prefix) / path, record.kept.get(path)
+    if target_files.is_installed_file(target, record.placed.get(path)):
+        return True
+    return backup is not None and target_files.is_original_file(target, backup, store / path)
+
+
+def _displace_user_file(path: Path, to: Path) -> bool:
+    """Move a user's file to `to` or a free name beside `to`. Return False for removed bytecode."""
+    if is_bytecode(path.as_posix()):
+        path.unlink(missing_ok=True)
+        return False
+    while os.path.lexists(to):
+        to = to.with_name(f"{to.name}.more")
+    target_files.link_or_copy(path, to)
+    path.unlink()
+    return True
+
+
+def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) -> bool:
+    """Restore the backup of a path or remove its file. Return True if a user's file was moved."""
+    target, backup = Path(record.prefix) / path, record.kept.get(path)
+    is_unchanged = target_files.is_installed_file(target, record.placed.get(path))
+    if backup and not is_unchanged and target_files.is_original_file(target, backup, store / path):
+        return False
+    is_user_file = not is_unchanged and os.path.lexists(target)
+    is_displaced = is_user_file and _displace_user_file(target, aside / path)
+    if backup:
+        target_files.replace_file(store / path, target)
+    else:
+        target.unlink(missing_ok=True)
+    # the bytecode of the installed file; the bytecode of the original is in the backup
+    for file in list(target_files.list_bytecode(target)) if path in record.placed else ():
+        if file.relative_to(record.prefix).as_posix() not in record.kept:
+            file.unlink(missing_ok=True)
+    return is_displaced
 
 
 @contextmanager
@@ -193,11 +382,9 @@ def lock_environment(builds: PurePath, prefix: PurePath) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        locked = lock.acquire(timeout=0)
     except Timeout:
         print_line(f"waiting for another profile that installs into {prefix}")
-        lock.acquire()
-    try:
+        locked = lock.acquire()
+    with locked:
         yield
-    finally:
-        lock.release()

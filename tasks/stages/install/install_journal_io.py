@@ -55,9 +55,9 @@ class DistributionChange:
 class InstallRecord:
     """The changes of an install in the environment `prefix`. Paths are relative POSIX paths.
 
-    `sites` are the site-packages folders. `parts` has the change of each distribution, by name.
-    `kept` has the backups of replaced files, by path; `placed` has the installed files, by path.
-    `folders` has the permissions of the folders that existed before the install, by path.
+    `sites` are the site-packages folders. `parts` maps names to changed distributions. `kept` maps
+    paths to backups of replaced files, `placed` maps paths to installed files. `folders` maps the
+    folders from before the install to their permissions.
     """
 
     python: str
@@ -74,8 +74,8 @@ class InstallRecord:
 class PendingInstall:
     """An unfinished install: "installing" until the packages were imported, then "settling".
 
-    In "settling", the files in `moves` (from, to; relative to the backup folder) are moved, and
-    `result` is written to replaced.json.
+    A "settling" install moves files: `moves` has their old and new paths relative to the backup
+    folder. Then `result` is written to replaced.json.
     """
 
     state: Literal["installing", "settling"]
@@ -84,11 +84,9 @@ class PendingInstall:
     moves: tuple[tuple[str, str], ...] = ()
 
 
-def list_stamps(replaced: PurePath) -> Iterator[Path]:
-    """Yield the backup folders of all environments, the oldest first."""
-    folder = Path(replaced)
-    if folder.is_dir():
-        yield from sorted(path for path in folder.iterdir() if path.is_dir())
+def list_stamps(replaced: PurePath) -> list[Path]:
+    """Return the backup folders of all environments, the oldest first."""
+    return sorted(Path(replaced).glob("*/"))
 
 
 def read_record(stamp: Path) -> InstallRecord | None:
@@ -124,11 +122,9 @@ def is_environment_gone(record: InstallRecord) -> bool:
 
 def find_stamp(replaced: PurePath, prefix: PurePath, sites: tuple[str, ...]) -> Path | None:
     """Return the backup folder of an environment, None if nothing was installed into it."""
-    for stamp in list_stamps(replaced):
-        record = read_latest_record(stamp)
-        if record and (record.prefix, record.sites) == (str(prefix), sites):
-            return stamp
-    return None
+    records = ((stamp, read_latest_record(stamp)) for stamp in list_stamps(replaced))
+    target = (str(prefix), sites)
+    return next((stamp for stamp, r in records if r and (r.prefix, r.sites) == target), None)
 
 
 def describe_rollback(record: InstallRecord) -> Iterator[str]:

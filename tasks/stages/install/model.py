@@ -11,10 +11,9 @@ class InstallJob:
 
     `into` is a path (relative to `root`, the checkout) or a name on PATH. `index` is searched for
     torch's dependencies in addition to the default index. `builds` contains the build directories
-    of all profiles. `replaced` is the folder of the backups. `sizes` maps prefixes of package names
-    to unpacked sizes in MiB. `deps`, `environment`, `wheel` and `extensions` (by name) are
-    manifests to read. With `partial`, the manifest of an extension whose build failed may be
-    missing.
+    of all profiles, `replaced` the backups. `sizes` maps prefixes of package names to unpacked
+    sizes in MiB. `deps`, `environment`, `wheel` and `extensions` (by name) are manifests to read.
+    With `partial`, the manifest of an extension whose build failed may be missing.
     """
 
     into: str
@@ -36,10 +35,9 @@ class InstallJob:
 
 @dataclass(frozen=True)
 class DistributionRecord:
-    """An installed distribution.
+    """An installed distribution. `digest` is the sha256 of its RECORD at the path `record`.
 
-    `record` is the path of the RECORD, `digest` the sha256 of the RECORD. `wheel` is the sha256 of
-    the wheelhouse's wheel, "" for a package of an index.
+    `wheel` is the sha256 of the wheelhouse's wheel, "" for a package of an index.
     """
 
     name: str

@@ -27,13 +27,10 @@ from tasks.stages.install.model import InstallJob
 from tasks.stages.install.target_environment_io import (
     EnvironmentInfo,
     TargetEnvironment,
+    compute_record_digest,
 )
-from tasks.stages.install.target_files_io import compute_record_digest
-from tasks.stages.install.target_interpreter_io import (
-    SETTING_KEY,
-    VENV_HINT,
-    build_unwritable_error,
-)
+from tasks.stages.install.target_interpreter_io import SETTING_KEY as KEY
+from tasks.stages.install.target_interpreter_io import build_refusal
 from tasks.stages.wheel.model import Wheel
 from tasks.system import files, manifests, shell
 from tasks.system.network import index_client, package_indexes
@@ -72,16 +69,14 @@ def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
 
 
 def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWheel:
-    """Return the wheel with this digest. Wheels for several torch versions can share a name."""
+    """Return the wheel with the artifact's digest: wheels for other releases can share its name."""
     for path in sorted(Path(job.wheelhouse).rglob(artifact.name)):
         if path.stat().st_size == artifact.size and files.read_artifact(path) == artifact:
             break
     else:
-        raise BadArtifactError(
-            f"the wheel {artifact.name} with sha256 {artifact.sha256[:12]}… is missing",
-            location=str(job.wheelhouse),
-            hint=f"run: doit clean {stage}, then: doit build, which builds the wheel again",
-        )
+        message = f"the wheel {artifact.name} with sha256 {artifact.sha256[:12]}… is missing"
+        hint = f"run: doit clean {stage}, then: doit build, which builds the wheel again"
+        raise BadArtifactError(message, location=str(job.wheelhouse), hint=hint)
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
@@ -95,25 +90,18 @@ def require_compatible_target(target: TargetEnvironment, wheels: Iterable[Select
     """Raise `TorchyardError` for a managed or unwritable environment, or an unsuitable wheel."""
     info = target.info
     if info.managed:
-        raise TorchyardError(
-            f"{target.python} is managed by the system, which forbids installs; "
-            "nothing was changed",
-            location=info.managed,
-            hint=VENV_HINT,
-        )
+        message = f"{target.python} is managed by the system, which forbids installs"
+        raise build_refusal(message, info.managed)
     for wheel in wheels:
         if not {str(tag) for tag in wheel.tags} & set(info.tags):
-            tag_names = ", ".join(sorted(map(str, wheel.tags)))
-            raise BadArtifactError(
-                f"{wheel.path.name} is for {tag_names}, and {target.python} requires "
-                f"{info.tags[0]}; nothing was changed",
-                location=SETTING_KEY,
-                hint=f"set python: {target.python}, so that the wheels are built for it, or set "
-                f"{SETTING_KEY} to another Python",
-            )
+            tags, python = ", ".join(sorted(map(str, wheel.tags))), target.python
+            message = f"{wheel.path.name} is for {tags}, and {python} requires {info.tags[0]}"
+            built_for = f"set python: {python}, so that the wheels are built for it"
+            hint = f"{built_for}, or set {KEY} to another Python"
+            raise BadArtifactError(f"{message}; nothing was changed", location=KEY, hint=hint)
     for folder in (info.purelib, info.platlib, info.scripts):
         if Path(folder).is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-            raise build_unwritable_error(folder)
+            raise build_refusal("you cannot write to this folder", folder)
 
 
 def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) -> Iterator[str]:
@@ -128,16 +116,14 @@ def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) 
                 "torch, run: doit restore --yes, conda remove --force pytorch, doit build"
             )
     if target.info.user_torch:
-        yield (
-            f"{target.python} imports {target.info.user_torch} before the torch in "
-            f"{target.prefix}. Run: {target.python} -m pip uninstall torch, or set "
-            "PYTHONNOUSERSITE=1"
-        )
+        first = f"{target.python} imports {target.info.user_torch} before the torch in"
+        hint = f"Run: {target.python} -m pip uninstall torch, or set PYTHONNOUSERSITE=1"
+        yield f"{first} {target.prefix}. {hint}"
     yield from describe_conflicts(target.info, coming)
 
 
 def describe_conflicts(info: EnvironmentInfo, coming: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each requirement of a kept package that a version in `coming` violates."""
+    """Yield a line for each kept package that requires another version of a package in `coming`."""
     for one in sorted(info.distributions, key=lambda one: one.name):
         package = canonicalize_name(one.name)
         for requirement in parse_requirements(() if package in coming else one.requires):
@@ -153,17 +139,21 @@ def describe_conflicts(info: EnvironmentInfo, coming: Mapping[str, str]) -> Iter
                 )
 
 
-def compare_installed(
+def require_expected_packages(
     before: TargetEnvironment, after: TargetEnvironment, coming: Mapping[str, str]
-) -> Sequence[str]:
-    """Return a line for each package in `after` that differs from `before` plus `coming`."""
+) -> None:
+    """Raise `BadArtifactError` unless `after` has the packages of `before` and `coming`."""
     expected, installed = {**before.list_versions(), **coming}, after.list_versions()
-    return [
-        f"{name} {installed.get(name, 'is missing')} "
-        f"(expected: {expected.get(name, 'not installed')})"
-        for name in sorted(expected.keys() | installed.keys())
-        if installed.get(name) != expected.get(name)
+    differences = [
+        f"{n} {installed.get(n, 'is missing')} (expected: {expected.get(n, 'not installed')})"
+        for n in sorted(expected.keys() | installed.keys())
+        if installed.get(n) != expected.get(n)
     ]
+    if differences:
+        message = f"the installed packages are not the expected ones: {'; '.join(differences)}"
+        message += "; the previous packages were restored"
+        hint = "stop other installs into this environment, then run the same command again"
+        raise BadArtifactError(message, location=after.python, hint=hint)
 
 
 # `- name==1.0` is the replaced version
@@ -172,36 +162,40 @@ _DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 @dataclass(frozen=True)
 class Installer:
-    """An installer for the interpreter `python`: `uv` (a path), or if None, pip.
+    """An installer of packages into `target`, and the constraints on their versions.
 
-    `pip` is the interpreter that runs pip, `prefix` the environment, `folder` a managed folder for
-    the installer's files. `index` is an additional index, "" for none.
+    `uv` is the path of uv, None to use pip. `pip` is the interpreter that runs pip.
     """
 
-    python: str
-    prefix: Path
+    job: InstallJob
+    target: TargetEnvironment
     uv: str | None
     pip: str
-    folder: Path
-    log: PurePath
-    index: str
     constraints: tuple[str, ...]
 
     def run_install(self, what: str, *options: str) -> list[str]:
         """Run the install command for the step `what`, and return the lines that it printed."""
         if self.uv:
             argv = [self.uv, "pip", "install", "--no-progress", "--color", "never"]
-            argv += ["--python", self.python]
+            argv += ["--python", self.target.python]
         else:
-            argv = [self.pip, "-m", "pip", "--python", self.python, "install"]
+            argv = [self.pip, "-m", "pip", "--python", self.target.python, "install"]
             argv += ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
         # With UV_LINK_MODE=symlink, installed files would be part of uv's cache, which users clean
         env = shell.build_installer_env()
         env = {n: v for n, v in env.items() if (n, v) != ("UV_LINK_MODE", "symlink")}
-        argv += [*package_indexes.build_extra_index_options(self.index), *options]
+        argv += [*package_indexes.build_extra_index_options(self.job.index), *options]
         lines: list[str] = []
-        index_client.run_index_client(argv, what, self.log, env, lines.append)
+        index_client.run_index_client(argv, what, self.job.log, env, lines.append)
         return lines
+
+    def unpack_wheels(self, staged: PurePath, requirements: Sequence[str]) -> None:
+        """Install the requirements, without dependencies, into the empty prefix `staged`."""
+        # no bytecode, which would contain the path of the staging folder
+        pip_options = ("--no-compile", "--ignore-installed", "--no-warn-script-location")
+        options = ("--no-compile-bytecode",) if self.uv else pip_options
+        prefix = ("--prefix", str(staged), "--no-deps")
+        self.run_install("unpack the packages", *prefix, *options, *requirements)
 
 
 def resolve_requirements(
@@ -209,67 +203,41 @@ def resolve_requirements(
 ) -> Mapping[str, str]:
     """Return the versions of all packages that would be installed or replaced, by name.
 
-    `requirements` can be paths of wheels. The packages `reinstalled` count even if up to date.
+    `requirements` can be paths of wheels. The packages in `reinstalled` are always replaced.
     """
-    constraints = installer.folder / "constraints.txt"
+    folder, prefix = Path(installer.job.replaced), installer.target.prefix
+    constraints = folder / "constraints.txt"
     files.write_atomic(constraints, "".join(f"{pin}\n" for pin in installer.constraints))
-    step_name = f"resolve what torch requires in {installer.prefix}"
+    step_name = f"resolve what torch requires in {prefix}"
     options = ("--dry-run", "-c", str(constraints))
     if not installer.uv:
-        report = installer.folder / "report.json"
+        report = folder / "report.json"
         installer.run_install(step_name, *options, "--report", str(report), *requirements)
         items = json.loads(report.read_text(encoding="utf-8"))["install"]
-        metadata = [item["metadata"] for item in items]
+        metadata = (item["metadata"] for item in items)
         return {canonicalize_name(one["name"]): one["version"] for one in metadata}
     forced = (part for name in reinstalled for part in ("--reinstall-package", name))
-    lock = installer.prefix / ".lock"  # uv leaves an empty lock file in an environment
+    lock = prefix / ".lock"  # uv leaves an empty lock file in an environment
     had_lock = lock.exists()
     try:
         lines = installer.run_install(step_name, *options, *forced, *requirements)
     finally:
         if not had_lock:
             lock.unlink(missing_ok=True)
-    resolved = [match.groups() for line in lines if (match := _DRY_RUN_LINE.match(line))]
-    return {canonicalize_name(name): version for name, version in resolved}
-
-
-def unpack_wheels(installer: Installer, staged: PurePath, requirements: Sequence[str]) -> None:
-    """Install `requirements`, without their dependencies, into the prefix folder `staged`."""
-    # no bytecode, which would contain the path of the staging folder
-    pip_options = ("--no-compile", "--ignore-installed", "--no-warn-script-location")
-    options = ("--no-compile-bytecode",) if installer.uv else pip_options
-    prefix = ("--prefix", str(staged), "--no-deps")
-    installer.run_install("unpack the packages", *prefix, *options, *requirements)
-
-
-def require_versions(
-    found: Mapping[str, str], expected: Mapping[str, str], location: PurePath
-) -> None:
-    """Raise `TorchyardError` if the unpacked versions differ from the resolved ones."""
-    if dict(found) != dict(expected):
-        raise TorchyardError(
-            f"the installer unpacked {_format_versions(found)}, but resolved "
-            f"{_format_versions(expected)}; nothing was changed",
-            location=str(location),
-        )
-
-
-def _format_versions(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or "none"
+    resolved = filter(None, map(_DRY_RUN_LINE.match, lines))
+    return {canonicalize_name(match[1]): match[2] for match in resolved}
 
 
 def resolve_install(
-    installer: Installer,
-    target: TargetEnvironment,
-    wheels: Sequence[SelectedWheel],
-    record: InstallRecord | None,
+    installer: Installer, wheels: Sequence[SelectedWheel], record: InstallRecord | None
 ) -> Mapping[str, str]:
     """Return the versions to install by name. Extensions never replace installed dependencies."""
-    built = {one.name for one in wheels}
+    target, built = installer.target, {one.name for one in wheels}
     new_wheels = {one.name: one.version for one in wheels if not _is_installed(one, record)}
     torch, *others = wheels
-    requirement = str(torch.path) if torch.name in new_wheels else f"{torch.name}=={torch.version}"
-    reinstalled = [torch.name] if torch.name in new_wheels else []
+    requirement, reinstalled = f"{torch.name}=={torch.version}", []
+    if torch.name in new_wheels:
+        requirement, reinstalled = str(torch.path), [torch.name]
     new = [one for one in others if one.name in new_wheels]
     extra = [text for one in new for text in _list_missing_requirements(one, target, built)]
     show_progress(f"resolving what torch requires in {target.prefix}")
@@ -292,7 +260,7 @@ def resolve_install(
 def _is_installed(wheel: SelectedWheel, record: InstallRecord | None) -> bool:
     """Return True if this wheel is installed, with an unchanged RECORD."""
     part = record.parts.get(wheel.name) if record else None
-    if record is None or part is None or part.wheel != wheel.sha256:
+    if not record or not part or part.wheel != wheel.sha256:
         return False
     return compute_record_digest(Path(record.prefix, part.path)) == part.record
 

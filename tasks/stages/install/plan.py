@@ -1,9 +1,9 @@
-"""Plan the install stage from the settings and the resolution."""
+"""Plan the `install` stage from the settings and the resolution."""
 
 from collections.abc import Mapping, Sequence
 
 from tasks.core.errors import SettingsError
-from tasks.core.model import Layout, Stage
+from tasks.core.model import Json, Layout, Stage
 from tasks.core.resolution import Resolution
 from tasks.settings.schema import Settings
 from tasks.stages.install.model import InstallJob
@@ -18,25 +18,21 @@ def plan(
     before: Sequence[Stage],
     sizes: Mapping[str, int],
 ) -> Stage:
-    """Return the install stage for the environment in the setting install.into.
+    """Return the `install` stage for the environment in the setting install.into.
 
     `before` are the earlier stages. Raises `SettingsError` if they make no wheel of torch.
     """
     into = settings.install.into or ""
     if choice.strategy == "existing":
-        raise SettingsError(
-            f"torch.strategy: existing keeps the torch of {choice.python.path}, and makes no wheel "
-            "for another environment",
-            location="install.into",
-            hint="set install.into: null (extensions are installed into that interpreter anyway), "
-            "or torch.strategy: prebuilt",
-        )
+        kept = f"torch.strategy: existing keeps the torch of {choice.python.path}"
+        message = f"{kept}, and makes no wheel for another environment"
+        hint = "set install.into: null (extensions are installed into that interpreter anyway), "
+        hint += "or torch.strategy: prebuilt"
+        raise SettingsError(message, location="install.into", hint=hint)
     if choice.strategy == "source" and settings.build.backend == "cmake":
-        raise SettingsError(
-            "backend cmake builds no torch for Python, so there is nothing to install",
-            location="install.into",
-            hint="set install.into: null, or choose another build.backend",
-        )
+        message = "backend cmake builds no torch for Python, so there is nothing to install"
+        hint = "set install.into: null, or choose another build.backend"
+        raise SettingsError(message, location="install.into", hint=hint)
     job = InstallJob(
         into=into,
         profile=layout.profile,
@@ -49,24 +45,20 @@ def plan(
         deps=layout.compute_manifest_path("deps"),
         environment=layout.compute_manifest_path("extension-env"),
         wheel=layout.compute_manifest_path("wheel"),
-        extensions={
-            stage.job.name: stage.outputs[0] for stage in before if stage.kind == "extensions"
-        },
+        extensions={one.job.name: one.outputs[0] for one in before if one.kind == "extensions"},
         manifest=layout.compute_manifest_path("install"),
         log=layout.logs / "install.log",
         partial=settings.install.partial,
     )
+    fingerprint: dict[str, Json] = {"recipe": RECIPE, "into": into, "index": choice.index}
+    if job.partial:
+        fingerprint["partial"] = True
     return Stage(
         name="install",
         kind="install",
         doc="install torch and the extensions into your own environment; undo: doit restore",
         job=job,
-        fingerprint={
-            "recipe": RECIPE,
-            "into": into,
-            "index": choice.index,
-            **({"partial": True} if job.partial else {}),
-        },
+        fingerprint=fingerprint,
         outputs=(job.manifest,),
         inputs=(job.deps, job.environment, job.wheel, *job.extensions.values()),
         uptodate_check="stale",

@@ -1,9 +1,8 @@
 """Run the install: resolve, unpack, back up, swap, import. A failed import is rolled back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from tasks.core.deps_model import DepsManifest
@@ -13,57 +12,60 @@ from tasks.core.text_formatting import format_short_list
 from tasks.knowledge.resource_estimates import estimate_unpacked_size
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions.model import BuiltExtension
-from tasks.stages.install import (
-    install_commit_io,
-    install_journal_io,
-    install_swap_io,
-    package_resolution_io,
-    target_environment_io,
-    target_files_io,
-    target_interpreter_io,
-)
+from tasks.stages.install import install_commit_io, target_environment_io
+from tasks.stages.install import install_journal_io as journal
+from tasks.stages.install import package_resolution_io as resolution
 from tasks.stages.install.install_commit_io import CommitResult
-from tasks.stages.install.install_journal_io import (
-    ASIDE_FOLDER,
-    JOURNAL_FILE,
-    PENDING_BACKUP_FOLDER,
-    STAGING_FOLDER,
-    InstallRecord,
-    PendingInstall,
-)
+from tasks.stages.install.install_journal_io import STAGING_FOLDER, InstallRecord
 from tasks.stages.install.model import DistributionRecord, Installation, InstallJob
 from tasks.stages.install.package_resolution_io import Installer, SelectedWheel
-from tasks.stages.install.target_environment_io import TargetEnvironment
-from tasks.stages.install.target_files_io import StagedPackages
+from tasks.stages.install.target_environment_io import StagedPackages, TargetEnvironment
+from tasks.stages.install.target_interpreter_io import (
+    build_refusal,
+    find_interpreter,
+    is_program_name,
+)
 from tasks.stages.wheel.model import Wheel
 from tasks.system import environments, files, manifests, shell
 from tasks.system.environments import ImportResult
-from tasks.system.files import find_existing_ancestor
 from tasks.system.output import print_line, print_warning, show_progress
 from tasks.system.profile_hint import format_profile_argument
 
 _BYTES_PER_MIB = 2**20
 
 
+@dataclass(frozen=True)
+class InstallOrder:
+    """An install of the `chosen` wheels and other packages. `versions` has all versions by name.
+
+    `stamp` is the folder of the backups.
+    """
+
+    installer: Installer
+    chosen: Sequence[SelectedWheel]
+    versions: Mapping[str, str]
+    stamp: Path
+
+
 def estimate_unpacked_mib(order: InstallOrder) -> int:
-    """Estimate the unpacked MiB of the packages to install, from their wheels or costs.yaml.
+    """Estimate the unpacked MiB of the packages to install, by their wheels or costs.yaml.
 
     A package that the build environment has as hard links to uv's cache takes no extra space.
     """
     sizes = {one.name: one.size // _BYTES_PER_MIB for one in order.chosen}
-    site = Path(manifests.read_manifest(order.job.wheel, Wheel).folder).parent
+    site = Path(manifests.read_manifest(order.installer.job.wheel, Wheel).folder).parent
     can_link = bool(order.installer.uv) and is_same_disk(site, order.stamp)
     total = 0
     for name, version in order.versions.items():
         metadata = site / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
         if not (can_link and metadata.is_file() and metadata.stat().st_nlink > 1):
-            total += sizes.get(name, estimate_unpacked_size(name, order.job.sizes))
+            total += sizes.get(name, estimate_unpacked_size(name, order.installer.job.sizes))
     return total
 
 
 def is_same_disk(one: Path, other: Path) -> bool:
     """Return True if both paths are on one disk. A missing path counts as its nearest parent."""
-    return find_existing_ancestor(one).stat().st_dev == find_existing_ancestor(other).stat().st_dev
+    return len({files.find_existing_ancestor(path).stat().st_dev for path in (one, other)}) == 1
 
 
 _IMPORT_CODE = """
@@ -127,101 +129,80 @@ def _check_import_failures(
 ) -> None:
     """Raise `BadArtifactError` for the first failed import. A missing GPU driver is a warning."""
     begins = [number for number, line in enumerate(lines) if line.startswith("importing ")]
-    ends = [*begins[1:], len(lines)]
-    outputs = [lines[begin:end] for begin, end in zip(begins, ends, strict=False)]
-    tried = [(output[0].partition(" ")[2], output) for output in outputs]
+    outputs = [lines[begin:end] for begin, end in pairwise([*begins, len(lines)])]
+    tried = [(output[0].removeprefix("importing "), output) for output in outputs]
     failed = [(name, output) for name, output in tried if f"imported {name}" not in output]
     # If no import failed, Python crashed at exit: report the last import, or torch if none began
     for name, output in failed or tried[-1:] or [("torch", lines)]:
         problem = environments.find_raised_exception(output) or error.message
         if not ImportResult(tuple(output), problem, error).needs_driver:
-            raise BadArtifactError(
-                f"{name} does not import in {target.python}: {problem}; the previous packages were "
-                "restored",
-                location=error.location,
-                hint="read the whole traceback in this log",
-            ) from error
+            failure = f"{name} does not import in {target.python}: {problem}"
+            message = f"{failure}; the previous packages were restored"
+            hint = "read the whole traceback in this log"
+            raise BadArtifactError(message, location=error.location, hint=hint) from error
         print_warning(f"{name} was installed, but its import needs a GPU driver: {problem}")
-
-
-@dataclass(frozen=True)
-class InstallOrder:
-    """The arguments of an install: `chosen` wheels, `versions` by name, `stamp` for backups."""
-
-    job: InstallJob
-    target: TargetEnvironment
-    installer: Installer
-    chosen: Sequence[SelectedWheel]
-    versions: Mapping[str, str]
-    stamp: Path
 
 
 def apply_install(order: InstallOrder) -> InstallRecord:
     """Install and return the record. Any failure restores the previous packages."""
-    stamp = order.stamp
+    stamp, job, target = order.stamp, order.installer.job, order.installer.target
     try:
         staging = _unpack_packages(order)
         digests = {one.name: one.sha256 for one in order.chosen}
         now = install_commit_io.create_timestamp()
-        exchange = install_swap_io.back_up_files(stamp, order.target, staging, digests, now)
-        pending = PendingInstall("installing", exchange)
-        manifests.write_manifest(stamp / JOURNAL_FILE, pending)
+        exchange = install_commit_io.back_up_files(stamp, target, staging, digests, now)
+        pending = journal.PendingInstall("installing", exchange)
+        manifests.write_manifest(stamp / journal.JOURNAL_FILE, pending)
     except BaseException:
         install_commit_io.discard_pending(stamp)  # the environment is unchanged
         raise
     try:
-        install_swap_io.swap_files(exchange, stamp / STAGING_FOLDER)
-        _require_expected_packages(order)
+        install_commit_io.swap_files(exchange, stamp / STAGING_FOLDER)
+        current = target_environment_io.query_environment(Path(target.python))
+        resolution.require_expected_packages(target, current, order.versions)
         # The wheel's file name may lack the local part of torch.__version__ (PyPI: 2.15.0+cu132)
-        torch = manifests.read_manifest(order.job.wheel, Wheel)
-        require_imports(order.job, order.target, torch.version)
+        require_imports(job, target, manifests.read_manifest(job.wheel, Wheel).version)
     except BaseException:
         show_progress("restoring the previous packages")
-        install_commit_io.restore_backup(stamp, PENDING_BACKUP_FOLDER, exchange)
+        install_commit_io.restore_backup(stamp, journal.PENDING_BACKUP_FOLDER, exchange)
         install_commit_io.discard_pending(stamp)
         raise
     _report_install(order, exchange, install_commit_io.commit_install(stamp, exchange))
-    return install_journal_io.read_record(stamp) or exchange
+    return journal.read_record(stamp) or exchange
 
 
 def _unpack_packages(order: InstallOrder) -> StagedPackages:
     chosen = {one.name: one for one in order.chosen if one.name in order.versions}
-    build = Path(order.job.replaced).parent
-    need, prefix = estimate_unpacked_mib(order), order.target.prefix
-    location = _describe_location(order, build)
-    files.require_disk_space(build, need, f"unpacking the packages for {prefix}", location)
+    job, target = order.installer.job, order.installer.target
+    build, prefix = Path(job.replaced).parent, target.prefix
+    step, location = f"unpacking the packages for {prefix}", _describe_location(order, build)
+    files.require_disk_space(build, estimate_unpacked_mib(order), step, location)
     wheels = ", ".join(one.path.name for one in chosen.values())
     show_progress(f"unpacking {wheels or 'the required packages'}")
     staged = order.stamp / STAGING_FOLDER
-    target_files_io.prepare_staging(staged, order.target.list_links())
+    target_environment_io.prepare_staging(staged, target.list_links())
     pins = [f"{name}=={order.versions[name]}" for name in order.versions if name not in chosen]
     paths = [str(one.path) for one in chosen.values()]
-    package_resolution_io.unpack_wheels(order.installer, staged, [*paths, *pins])
-    staging = target_files_io.read_staging(staged, order.target.sites)
-    package_resolution_io.require_versions(staging.versions, order.versions, order.installer.log)
+    order.installer.unpack_wheels(staged, [*paths, *pins])
+    staging = target_environment_io.read_staging(staged, target.sites)
+    if staging.versions != dict(order.versions):
+        resolved, unpacked = (
+            ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or "none"
+            for versions in (order.versions, staging.versions)
+        )
+        message = f"the installer resolved {resolved}, but unpacked {unpacked}; nothing was changed"
+        raise TorchyardError(message, location=str(job.log))
     # On the same disk, files are hard links and take no extra space
     if not is_same_disk(prefix, order.stamp):
         need = sum(placed.size for placed in staging.placed.values()) // _BYTES_PER_MIB + 1
-        location = _describe_location(order, prefix)
-        files.require_disk_space(prefix, need, "the install", location)
+        files.require_disk_space(prefix, need, "the install", _describe_location(order, prefix))
     return staging
-
-
-def _require_expected_packages(order: InstallOrder) -> None:
-    current = target_environment_io.query_environment(Path(order.target.python))
-    if diffs := package_resolution_io.compare_installed(order.target, current, order.versions):
-        raise BadArtifactError(
-            f"the installed packages are not the expected ones: {'; '.join(diffs)}; the previous "
-            "packages were restored",
-            location=order.target.python,
-            hint="stop other installs into this environment, then run the same command again",
-        )
 
 
 def _describe_location(order: InstallOrder, folder: Path) -> str:
     """Return `install.into: VALUE`, after `folder` if that is on another disk."""
-    location = f"install.into: {order.job.into}"
-    is_same = folder == order.target.prefix or is_same_disk(folder, order.target.prefix)
+    location, prefix = f"install.into: {order.installer.job.into}", order.installer.target.prefix
+    is_same = folder == prefix or is_same_disk(folder, prefix)
     return location if is_same else f"{folder}, for {location}"
 
 
@@ -232,29 +213,30 @@ def _report_install(order: InstallOrder, new: InstallRecord, commit: CommitResul
     others = sorted(f"{name} {part.after}" for name, part in new.parts.items() if not part.wheel)
     if others:
         print_line(f"and the required packages: {', '.join(others)}")
-    profile = format_profile_argument(order.job.profile)
+    profile = format_profile_argument(order.installer.job.profile)
     print_line(f"the replaced files are backed up; to restore them: doit restore --yes{profile}")
-    aside = order.stamp / ASIDE_FOLDER / new.when
+    aside = order.stamp / journal.ASIDE_FOLDER / new.when
     if commit.edited:
         names = format_short_list(commit.edited, 3)
         print_warning(f"files that you changed after the install were moved to {aside}: {names}")
     if commit.superseded:
         print_warning(
-            "another installer replaced packages after the last install; doit restore will restore "
-            f"its packages. The files from before the first install were moved to {aside}"
+            f"another installer replaced packages in {new.prefix} after the last install; doit "
+            "restore will bring back the packages of that installer. The files from before the "
+            f"first install were moved to {aside}"
         )
 
 
 def run(job: InstallJob) -> tuple[Installation]:
     """Install the built wheels into the user's environment, or leave it unchanged."""
     install_commit_io.recover_installs(job.replaced)
-    wheels = package_resolution_io.select_wheels(job)
-    python = target_interpreter_io.find_interpreter(job.into, job.root)
-    if target_interpreter_io.is_program_name(job.into):
+    wheels = resolution.select_wheels(job)
+    python = find_interpreter(job.into, job.root)
+    if is_program_name(job.into):
         print_line(f"{job.into} on PATH is {python}")
     show_progress(f"listing the packages of {python}")
     target = target_environment_io.query_environment(python)
-    package_resolution_io.require_compatible_target(target, wheels)
+    resolution.require_compatible_target(target, wheels)
     with install_commit_io.lock_environment(job.builds, target.prefix):
         record = _install_wheels(job, target, wheels)
     prefix = target.prefix
@@ -274,34 +256,23 @@ def _install_wheels(
     """
     for other in sorted(Path(job.builds).glob("*/replaced")):
         if other != Path(job.replaced) and (
-            conflicting := install_journal_io.find_stamp(other, target.prefix, target.sites)
+            conflicting := journal.find_stamp(other, target.prefix, target.sites)
         ):
             name = other.parent.name
-            raise TorchyardError(
-                f"profile {name} already installed its torch into {target.prefix}; "
-                "nothing was changed",
-                location=str(conflicting),
-                hint=f"run: doit restore --yes profile={name}, then run the same command again",
-            )
-    stamp = install_journal_io.find_stamp(job.replaced, target.prefix, target.sites)
-    record = install_journal_io.read_record(stamp) if stamp else None
+            message = f"profile {name} already installed its torch into {target.prefix}"
+            hint = f"run: doit restore --yes profile={name}, then run the same command again"
+            raise build_refusal(message, conflicting, hint)
+    stamp = journal.find_stamp(job.replaced, target.prefix, target.sites)
+    record = journal.read_record(stamp) if stamp else None
     deps = manifests.read_manifest(job.deps, DepsManifest)
-    installer = Installer(
-        python=target.python,
-        prefix=target.prefix,
-        uv=environments.find_uv(),
-        pip=deps.python,
-        folder=Path(job.replaced),
-        log=job.log,
-        index=job.index,
-        constraints=deps.toolkit.pins if deps.toolkit else (),
-    )
-    versions = package_resolution_io.resolve_install(installer, target, wheels, record)
+    pins = deps.toolkit.pins if deps.toolkit else ()
+    installer = Installer(job, target, environments.find_uv(), deps.python, pins)
+    versions = resolution.resolve_install(installer, wheels, record)
     if versions:
-        for warning in package_resolution_io.list_install_warnings(target, versions):
+        for warning in resolution.list_install_warnings(target, versions):
             print_warning(warning)
         stamp = stamp or Path(job.replaced) / install_commit_io.create_timestamp()
-        record = apply_install(InstallOrder(job, target, installer, wheels, versions, stamp))
+        record = apply_install(InstallOrder(installer, wheels, versions, stamp))
     elif record:
         print_line(f"all packages are already installed in {target.prefix}")
     return record

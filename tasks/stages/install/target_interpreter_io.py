@@ -34,9 +34,9 @@ print(*sorted({paths['purelib'], paths['platlib']}), sep='\\n')
 class InterpreterInfo:
     """An interpreter: `implementation` such as "cpython", `kind` "usual" or "free-threaded".
 
-    `prefix` is the environment, with links resolved. `managed` is the path of its
-    EXTERNALLY-MANAGED, `unwritable` the first install folder without write access; each is "" if
-    none exists. `sites` are the site-packages folders.
+    `prefix` is the environment, with links resolved. `managed` is the path of its file
+    EXTERNALLY-MANAGED, `unwritable` the first folder for packages without write access; each is an
+    empty string if none exists. `sites` are the site-packages folders.
     """
 
     implementation: str
@@ -68,21 +68,20 @@ def find_interpreter(into: str, root: PurePath) -> Path:
 
     Links are not resolved: a venv's Python is a link. A relative path starts at `root`.
     """
-    if is_program_name(into):
-        program = shutil.which(into)
-        if program is None:
-            hint = "write the path of a Python"
-            raise SettingsError(f'there is no "{into}" on PATH', location=SETTING_KEY, hint=hint)
-        return Path(program).absolute()
     path = Path(root, into)
-    if path.is_dir():
+    if is_program_name(into):
+        if program := shutil.which(into):
+            return Path(program).absolute()
+        message, hint = f'there is no "{into}" on PATH', "write the path of a Python"
+    elif path.is_file():
+        return path
+    elif path.is_dir():
         python = find_python_in(path)
+        message = f"{path} is a folder"
         hint = f"write the path of its Python: {python}" if python else "write the path of a Python"
-        raise SettingsError(f"{path} is a folder", location=SETTING_KEY, hint=hint)
-    if not path.is_file():
-        hint = "write the path of an installed Python"
-        raise SettingsError(f"{path} does not exist", location=SETTING_KEY, hint=hint)
-    return path
+    else:
+        message, hint = f"{path} does not exist", "write the path of an installed Python"
+    raise SettingsError(message, location=SETTING_KEY, hint=hint)
 
 
 def find_python_in(folder: Path) -> Path | None:
@@ -111,10 +110,9 @@ def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo
     return InterpreterInfo(implementation, version, kind, prefix, managed, closed, site_folders)
 
 
-def build_unwritable_error(folder: str) -> TorchyardError:
-    """Return the error for a folder that is not writable. Its message says nothing was changed."""
-    message = "you cannot write to this folder; nothing was changed"
-    return TorchyardError(message, location=folder, hint=VENV_HINT)
+def build_refusal(message: str, location: Path | str, hint: str = VENV_HINT) -> TorchyardError:
+    """Return an error that is raised before the environment is changed."""
+    return TorchyardError(f"{message}; nothing was changed", location=str(location), hint=hint)
 
 
 def check_install_target(
@@ -134,15 +132,12 @@ def check_install_target(
         raise SettingsError(problem[0], location=SETTING_KEY, hint=problem[1])
     # Report wheels for another Python before hours of compiling
     build_python = Path(choice.python.path)
-    if build_python.is_file() and str(found) != str(
-        expected := inspect_interpreter(build_python, "python")
-    ):
-        raise SettingsError(
-            f"{python} is {found}, but this profile builds for {expected}",
-            location=SETTING_KEY,
-            hint=f"set python: {python} if torch {choice.torch} supports it, or set {SETTING_KEY} "
-            f"to the Python of an environment with {expected}",
-        )
+    expected = inspect_interpreter(build_python, "python") if build_python.is_file() else found
+    if str(found) != str(expected):
+        message = f"{python} is {found}, but this profile builds for {expected}"
+        hint = f"set python: {python} if torch {choice.torch} supports it, or set {SETTING_KEY} to "
+        hint += f"the Python of an environment with {expected}"
+        raise SettingsError(message, location=SETTING_KEY, hint=hint)
 
 
 def _find_problem(

@@ -1,10 +1,10 @@
-"""Check that the environment still has the installed packages. Every run calls this."""
+"""Check in every run that the environment still has the installed packages."""
 
 from pathlib import Path
 
 from tasks.core.errors import TorchyardError
 from tasks.stages.install.model import Installation, InstallJob
-from tasks.stages.install.target_files_io import compute_record_digest, list_distribution_names
+from tasks.stages.install.target_environment_io import compute_record_digest, list_site_infos
 from tasks.stages.install.target_interpreter_io import find_interpreter
 from tasks.system import manifests
 
@@ -23,6 +23,8 @@ def is_stale(job: InstallJob) -> bool:
         if distribution.wheel and compute_record_digest(record) != distribution.digest:
             return True
         site = record.parent.parent
-        if distribution.name not in installed.setdefault(site, list_distribution_names(site)):
+        if site not in installed:
+            installed[site] = {name for _, name in list_site_infos(site)}
+        if distribution.name not in installed[site]:
             return True
     return False

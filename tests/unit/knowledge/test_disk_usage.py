@@ -145,12 +145,10 @@ def order(tmp_path: Path, uv: str | None = "uv") -> Any:
         replaced=build / "replaced", sizes=sizes, wheel=wheel, into="~/env/python"
     )
     return SimpleNamespace(
-        job=job,
-        installer=SimpleNamespace(uv=uv),
+        installer=SimpleNamespace(uv=uv, job=job, target=SimpleNamespace(prefix=tmp_path / "env")),
         chosen=[SimpleNamespace(name="torch", size=300 * 2**20, path=Path("torch.whl"))],
         versions={"torch": "2.15.0", "nvidia-cudnn-cu13": "9.26"},
         stamp=build / "replaced" / "20261122-1",
-        target=SimpleNamespace(prefix=tmp_path / "env"),
     )
 
 
@@ -163,7 +161,7 @@ def _manifest(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_shared_with_uv_cache_are_not_counted_twice(tmp_path: Path) -> None:
     one = order(tmp_path)
     assert run.estimate_unpacked_mib(one) == 300 + 848
-    info = Path(one.job.wheel.folder).parent / "nvidia_cudnn_cu13-9.26.dist-info"
+    info = Path(one.installer.job.wheel.folder).parent / "nvidia_cudnn_cu13-9.26.dist-info"
     info.mkdir()
     (info / "METADATA").touch()
     assert run.estimate_unpacked_mib(one) == 300 + 848  # a copy: the cache may lack it

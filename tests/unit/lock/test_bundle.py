@@ -14,15 +14,15 @@ import pytest
 from tasks.core.errors import BadArtifactError, FetchError, NotOwnedError, SettingsError
 from tasks.core.model import Layout, Plan
 from tasks.lock import bundle_archive_io
-from tasks.lock.bundle_manifest import (
+from tasks.lock.bundle_archive_io import (
     BUNDLE_SCHEMA,
     MANIFEST_NAME,
     WHEELS_FOLDER,
     Bundle,
     redirect_plan,
 )
+from tasks.lock.lock_file import identify_platform
 from tasks.lock.opened_profile_io import load_pinned_plan
-from tasks.lock.plan_pinning import identify_platform
 from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.plan import plan_extension
 from tasks.system import environments, files, git, manifests

@@ -10,8 +10,7 @@ from msgspec import structs
 
 from tasks.core.model import Host, Interpreter, Plan
 from tasks.knowledge.knowledge_files_io import load_knowledge
-from tasks.lock.lock_file import LockedInputs, LockSection
-from tasks.lock.plan_pinning import pin_plan
+from tasks.lock.lock_file import LockedInputs, LockSection, pin_plan
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.schema import parse_settings
 

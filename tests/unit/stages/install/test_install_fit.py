@@ -12,8 +12,8 @@ import pytest
 from packaging.markers import default_environment
 from packaging.tags import parse_tag
 
-from tasks.core.errors import TorchyardError
-from tasks.stages.install import package_resolution_io, target_files_io
+from tasks.core.errors import BadArtifactError, TorchyardError
+from tasks.stages.install import package_resolution_io, target_environment_io
 from tasks.stages.install.package_resolution_io import SelectedWheel
 from tasks.stages.install.target_environment_io import (
     Distribution,
@@ -144,10 +144,9 @@ def test_shadowing_user_torch_is_warning() -> None:
 def test_unexpected_distributions_are_reported() -> None:
     before = target(distributions=(distribution("torch", "2.5"), distribution("vision", "1")))
     after = target(distributions=(distribution("torch", "2.6"), distribution("sympy", "1")))
-    assert package_resolution_io.compare_installed(before, after, {"torch": "2.6"}) == [
-        "sympy 1 (expected: not installed)",
-        "vision is missing (expected: 1)",
-    ]
+    expected = r"sympy 1 \(expected: not installed\); vision is missing \(expected: 1\); the"
+    with pytest.raises(BadArtifactError, match=expected):
+        package_resolution_io.require_expected_packages(before, after, {"torch": "2.6"})
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="not run: written with POSIX's paths")
@@ -166,11 +165,11 @@ def test_staging_follows_lib64_link(tmp_path: Path) -> None:
     one = target(prefix=str(env), **folders)
     assert one.sites == ("lib/python3.12/site-packages",)
     assert one.list_links() == {"lib64": "lib"}
-    target_files_io.prepare_staging(staged, one.list_links())
+    target_environment_io.prepare_staging(staged, one.list_links())
     info = staged / "lib64" / "python3.12" / "site-packages" / "torch-2.6.0.dist-info"
     info.mkdir(parents=True)
     (info / "RECORD").write_text("torch-2.6.0.dist-info/RECORD,,\n", encoding="utf-8")
-    made = target_files_io.read_staging(staged, one.sites)
+    made = target_environment_io.read_staging(staged, one.sites)
     assert made.versions == {"torch": "2.6.0"}
     assert list(made.placed) == ["lib/python3.12/site-packages/torch-2.6.0.dist-info/RECORD"]
 

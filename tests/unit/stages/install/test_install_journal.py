@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages.install.target_files_io import (
+from tasks.stages.install.target_environment_io import (
     find_distributions,
     list_distribution_files,
-    list_distribution_names,
+    list_site_infos,
 )
 
 SITE = "lib/site"
@@ -31,7 +31,7 @@ def test_every_install_format_is_recognized(
     tmp_path: Path, entry: str, name: str, version: str
 ) -> None:
     (tmp_path / SITE / entry).mkdir(parents=True)
-    assert list_distribution_names(tmp_path / SITE) == {name}
+    assert [one for _, one in list_site_infos(tmp_path / SITE)] == [name]
     (found,) = find_distributions(tmp_path, [SITE], [name]).values()
     assert found.version == version
     assert found.unrecorded_infos == (tmp_path / SITE / entry,)
