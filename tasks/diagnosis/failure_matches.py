@@ -1,22 +1,18 @@
 """Parse a log, and match its lines with the failures of failures.yaml."""
 
+import importlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, takewhile
 from pathlib import PurePath
+from typing import Any
 
 from tasks.diagnosis.first_error import is_noise
 from tasks.diagnosis.log_lines import LogLine, RawLine, parse_lines
 from tasks.knowledge.facts import Failure
 
-_REGEX_TOKEN = re.compile(
-    r"(?P<literal>\\[^\w\s]|[^\\()\[\]|?*+{}.^$])"
-    r"|(?P<look>\(\?[=!<][^()]*(?:\([^()]*\)[^()]*)*\))|(?P<open>\((?:\?:)?)|(?P<close>\))"
-    r"|(?P<bar>\|)|(?P<maybe>[?*]\??|\{0?,\d*\}\??)|(?P<more>\+\??|\{[\d,]+\}\??)"
-    r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<other>\\.|[.^$])"
-)
 _MIN_LITERAL_LENGTH = 3  # characters; shorter ones are too common
 LiteralTexts = frozenset[str]
 
@@ -26,43 +22,33 @@ def find_required_literals(pattern: str) -> LiteralTexts | None:
 
     The comparison ignores case. None means that there are no such texts.
     """
-    alternatives: list[list[LiteralTexts]] = [[]]
-    stack: list[list[list[LiteralTexts]]] = []
-    literal = ""
-    for token in _REGEX_TOKEN.finditer(pattern):
-        kind = token.lastgroup
-        if kind == "literal":
-            literal += token[0][-1].lower()
+    parser: Any = importlib.import_module("re._parser")  # sre_parse, which is not public
+    texts = _find_literals(parser.parse(pattern))
+    return texts if _compute_min_length(texts) >= _MIN_LITERAL_LENGTH else None
+
+
+def _compute_min_length(texts: LiteralTexts) -> int:
+    return min(map(len, texts), default=0)
+
+
+def _find_literals(nodes: Iterable[Any], literal: str = "") -> LiteralTexts:
+    """Return the longest texts of a parsed expression, one of which each match contains.
+
+    `literal` is the text directly before the expression.
+    """
+    parts = []
+    for operation, value in nodes:
+        kind = str(operation)
+        if kind == "LITERAL":
+            literal += chr(value).lower()
             continue
-        if kind == "maybe":  # the element before it is optional
-            alternatives[-1] = alternatives[-1] if literal else alternatives[-1][:-1]
-            literal = literal[:-1]
-        alternatives[-1] += [frozenset({literal})] if literal else []
+        parts.append(frozenset({literal}))
+        if kind == "SUBPATTERN" or (kind.endswith("_REPEAT") and value[0]):
+            parts.append(_find_literals(value[-1]))
+        elif kind == "BRANCH":
+            parts.append(frozenset().union(*(_find_literals(one, literal) for one in value[1])))
         literal = ""
-        if kind == "open":
-            stack.append(alternatives)
-            alternatives = [[]]
-        elif kind == "close":
-            group, alternatives = _choose_literals(alternatives), stack.pop()
-            alternatives[-1].append(group or frozenset())
-        elif kind == "bar":
-            alternatives.append([])
-        elif kind in {"set", "other"}:
-            alternatives[-1].append(frozenset())
-    alternatives[-1] += [frozenset({literal})] if literal else []
-    return _choose_literals(alternatives)
-
-
-def _choose_literals(alternatives: list[list[LiteralTexts]]) -> LiteralTexts | None:
-    """Return the longest literals of each alternative as one set, None if some are too short."""
-
-    def compute_min_length(texts: LiteralTexts) -> int:
-        return min(map(len, texts), default=0)
-
-    best = [max(parts, key=compute_min_length, default=frozenset()) for parts in alternatives]
-    if any(compute_min_length(texts) < _MIN_LITERAL_LENGTH for texts in best):
-        return None
-    return frozenset().union(*best)
+    return max([*parts, frozenset({literal})], key=_compute_min_length)
 
 
 _NEARBY_LINES = 40  # lines before and after a match
