@@ -1,10 +1,8 @@
-"""Read the dynamic linkage of shared libraries: soname, needed libraries and search paths.
-
-Format: the dynamic section, https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.html.
-"""
+"""Read the dynamic linkage of shared libraries: soname, needed libraries and search paths."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -13,7 +11,6 @@ import re
 import shutil
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -31,7 +28,7 @@ ELF_MAGIC = b"\x7fELF"
 
 
 def read_elf_linkage(path: PurePath) -> Linkage | None:
-    """Return the linkage of a library, None for another format than ELF (DLL, linker script).
+    """Return the linkage of an ELF library, None for another format (DLL, linker script).
 
     Raises `BadArtifactError` if an ELF file is unreadable, `OSError` if the file does not exist.
     """
@@ -54,12 +51,9 @@ def read_elf_linkage(path: PurePath) -> Linkage | None:
     )
 
 
-@contextmanager
+@contextlib.contextmanager
 def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
-    """Yield an ELF file for reading.
-
-    pyelftools reads lazily: the with block raises `ValueError` at any point if the file is damaged.
-    """
+    """Yield an ELF file; raise `ValueError` at any point of the with block if it is damaged."""
     # imported only for reading: doit loads this module in each run
     from elftools.common.exceptions import ELFError  # noqa: PLC0415
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415
@@ -72,11 +66,9 @@ def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
 
 def build_unreadable_error(path: PurePath, what: object) -> BadArtifactError:
     """Return the error for a library that cannot be read because of `what`."""
-    return BadArtifactError(
-        f"the library cannot be read: {what}",
-        location=str(path),
-        hint="replace the file, for example by installing its package again",
-    )
+    problem = f"the library cannot be read: {what}"
+    hint = "replace the file, for example by installing its package again"
+    return BadArtifactError(problem, location=str(path), hint=hint)
 
 
 def _read_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
@@ -91,7 +83,6 @@ def _read_folder_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
 
 # `	libgomp.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libgomp.so.1` in every locale
 _LDCONFIG_ENTRY = re.compile(r"^\s+(\S+) \(.*\) => (/.*)$", re.MULTILINE)
-_LDCONFIG_TIMEOUT = 60.0
 
 
 def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
@@ -100,17 +91,14 @@ def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     The result is empty if the system has no such cache (musl, Nix).
     """
     # the PATH of a user often lacks /sbin
-    places = os.pathsep.join([env.get("PATH", ""), "/usr/sbin", "/sbin"])
-    program, purpose = shutil.which("ldconfig", path=places), "list the system's libraries"
+    folders = os.pathsep.join([env.get("PATH", ""), "/usr/sbin", "/sbin"])
+    program = shutil.which("ldconfig", path=folders)
     if program is None:
         return {}
-    try:
-        listing = shell.capture_output(
-            Command((program, "-p"), env, purpose, timeout=_LDCONFIG_TIMEOUT)
-        )
-    except CommandFailedError:
-        return {}
-    return parse_ldconfig_listing(listing)
+    command = Command((program, "-p"), env, "list the system's libraries", timeout=60.0)
+    with contextlib.suppress(CommandFailedError):
+        return parse_ldconfig_listing(shell.capture_output(command))
+    return {}
 
 
 def parse_ldconfig_listing(listing: str) -> Mapping[str, tuple[str, ...]]:
@@ -139,10 +127,7 @@ def read_manylinux_libraries() -> frozenset[str] | None:
 
 
 def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: PurePath) -> None:
-    """Set the RPATH of `library` to `folders` with patchelf, and remove the RUNPATH.
-
-    If `folders` is empty, the RPATH is removed, too. Raises `CommandFailedError`.
-    """
+    """Set the RPATH of `library` to `folders` with patchelf; remove any other RPATH and RUNPATH."""
     rpath = ("--force-rpath", "--set-rpath", ":".join(folders)) if folders else ("--remove-rpath",)
     argv, purpose = (str(program), *rpath, str(library)), f"set the RPATH of {library.name}"
     shell.run_command(Command(argv, shell.build_host_env(), purpose, log=log))
@@ -153,9 +138,9 @@ _IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # DLLs to load with the file, and a
 
 
 def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
-    """Return the names of the DLLs that a file needs in lower case, None for no PE file.
+    """Return the names of the DLLs that a PE file needs in lower case, None for another format.
 
-    Windows ignores the case of DLL names. Raises `BadArtifactError` if a PE file is unreadable.
+    Raises `BadArtifactError` if a PE file is unreadable.
     """
     with path.open("rb") as stream:
         if stream.read(len(_DOS_MAGIC)) != _DOS_MAGIC:
@@ -174,17 +159,16 @@ def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
 
 
 def classify_dlls(names: Iterable[str]) -> SystemDlls | None:
-    """Sort x86-64 DLLs by provider, with the lists of delvewheel; None if these are unreadable."""
+    """Group x86-64 DLLs by provider, with the lists of delvewheel; None if these are unreadable."""
     dlls = frozenset(names)
     try:
         lists: Any = importlib.import_module("delvewheel._dll_list")
-        ignored = lists.ignore_regexes
-        windows = frozenset(lists.ignore_names_x64)
-        matched = frozenset(n for n in dlls if any(regex.fullmatch(n) for regex in ignored))
+        windows = dlls & frozenset(lists.ignore_names_x64)
+        matched = {n for n in dlls if any(regex.fullmatch(n) for regex in lists.ignore_regexes)}
         runtime = frozenset(n for n in dlls if lists.vc_redist.fullmatch(n))
     except (ImportError, AttributeError, TypeError):
         return None
+    # CPython for Windows contains the last three DLLs
     python = frozenset(n for n in matched if n.startswith(("python", "libpypy")))
-    # CPython for Windows contains these DLLs
     python |= dlls & {"python3.dll", "vcruntime140.dll", "vcruntime140_1.dll"}
-    return SystemDlls((dlls & windows) | (matched - python), python, runtime - python)
+    return SystemDlls(windows | (matched - python), python, runtime - python)

@@ -1,8 +1,4 @@
-"""Inspect an installed distribution, and check that it is unmodified.
-
-Only names, sizes and modification times of the files are compared; their contents are not read. A
-file that is newer than RECORD counts as modified.
-"""
+"""Inspect an installed distribution by names, sizes and times of its files, not by contents."""
 
 import stat
 import zipfile
@@ -31,53 +27,52 @@ class InstalledWheel:
 
 
 def hash_installed_record(site: Path, name: str) -> str:
-    """Return the sha256 of RECORD of the installed package `name`, "" if there is no single one."""
-    info = _find_dist_info(site, name)
-    record = info / "RECORD" if info else None
-    return files.read_artifact(record).sha256 if record and record.is_file() else ""
+    """Return the sha256 of RECORD of the installed package, "" unless exactly one RECORD exists."""
+    record = _find_record(site, name)
+    return files.read_artifact(record).sha256 if record else ""
 
 
 def has_all_files(site: Path, name: str) -> bool:
     """Return True if every file in RECORD except bytecode exists; its content may differ."""
-    info = _find_dist_info(site, name)
-    if info is None or not (info / "RECORD").is_file():
+    if not (record := _find_record(site, name)):
         return False
-    rows = wheel_record.parse_record((info / "RECORD").read_text(encoding="utf-8"))
+    rows = wheel_record.parse_record(record.read_text(encoding="utf-8"))
     return all((site / row.path).exists() for row in rows if row.size)
 
 
 def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel | None:
-    """Return the distribution, None if modified or if the sha256 of RECORD is not `digest`."""
-    info = _find_dist_info(site, name)
-    if info is None or not digest or hash_installed_record(site, name) != digest:
+    """Return the distribution, None if modified or if the sha256 of RECORD is not `digest`.
+
+    A file that is newer than RECORD counts as modified.
+    """
+    record = _find_record(site, name)
+    if not record or not digest or files.read_artifact(record).sha256 != digest:
         return None
-    text = (info / "RECORD").read_bytes().decode("utf-8")
+    text = record.read_bytes().decode("utf-8")
     rows = {row.path: row for row in wheel_record.parse_record(text)}
     newline = "\r\n" if "\r\n" in text else "\n"
     if wheel_record.format_record(rows.values(), newline) != text:
         return None  # an installer with another format wrote RECORD
-    newest = (info / "RECORD").stat().st_mtime_ns
-    if not all(_is_unchanged(site, row, newest) for row in rows.values()):
-        return None
-    return InstalledWheel(site, info, rows, newline)
+    newest = record.stat().st_mtime_ns
+    for row in rows.values():
+        if not row.size:
+            continue  # RECORD, and bytecode, which Python regenerates
+        try:
+            status = (site / row.path).lstat()
+        except OSError:
+            return None
+        same_size = stat.S_ISREG(status.st_mode) and str(status.st_size) == row.size
+        if not same_size or status.st_mtime_ns > newest:
+            return None
+    return InstalledWheel(site, record.parent, rows, newline)
 
 
-def _find_dist_info(site: Path, name: str) -> Path | None:
-    """Return the dist-info directory, None for several or an editable installation, or none."""
+def _find_record(site: Path, name: str) -> Path | None:
+    """Return the RECORD of a package, None for several or an editable installation, or none."""
     infos = list(site.glob(f"{name}-*.dist-info"))
     others = [*site.glob(f"{name}*.egg-*"), *site.glob(f"__editable__.{name}-*")]
-    return infos[0] if len(infos) == 1 and not others else None
-
-
-def _is_unchanged(site: Path, row: RecordRow, newest: int) -> bool:
-    if not row.size:
-        return True  # RECORD, and bytecode, which Python regenerates
-    try:
-        status = (site / row.path).lstat()
-    except OSError:
-        return False
-    regular = stat.S_ISREG(status.st_mode)
-    return regular and str(status.st_size) == row.size and status.st_mtime_ns <= newest
+    record = infos[0] / "RECORD" if len(infos) == 1 and not others else None
+    return record if record and record.is_file() else None
 
 
 # The files that uv and pip add to dist-info
@@ -112,13 +107,15 @@ def compare_wheels(
     """Return the difference from the installed `old` to `new`, None if an installer is needed."""
     (old_info, before), (info, after) = _read_record_rows(old), _read_record_rows(new)
     old_rows = {path: row for path, row in before.items() if path != f"{old_info}/RECORD"}
-    if _read_compared_metadata(old, old_info) != _read_compared_metadata(new, info):
-        return None
-    if not old_rows.items() <= here.rows.items():
+    same_metadata = _read_compared_metadata(old, old_info) == _read_compared_metadata(new, info)
+    if not same_metadata or not old_rows.items() <= here.rows.items():
         return None
     installer_rows = [row for path, row in here.rows.items() if path not in old_rows]
+    kept = tuple(row for row in installer_rows if not _is_within(row.path, old_info))
+    installer_paths = {f"{old_info}/{name}" for name in INSTALLER_FILES}
+    unknown = {row.path for row in installer_rows} - installer_paths
     has_data = any(path.partition("/")[0].endswith(".data") for path in (*before, *after))
-    if has_data or not all(_is_installer_row(row, old_info) for row in installer_rows):
+    if has_data or not all(is_bytecode(path) or path.startswith("../") for path in unknown):
         return None
     changed = [path for path, row in after.items() if before.get(path) != row]
     return WheelDifference(
@@ -127,7 +124,7 @@ def compare_wheels(
         written=tuple(p for p in changed if not _is_within(p, info)),
         vanished=tuple(p for p in before if p not in after and not _is_within(p, old_info)),
         rows=after,
-        kept=tuple(row for row in installer_rows if not _is_within(row.path, old_info)),
+        kept=kept,
     )
 
 
@@ -154,17 +151,9 @@ def _is_within(path: str, folder: str) -> bool:
     return path.startswith(f"{folder}/")
 
 
-def _is_installer_row(row: RecordRow, info: str) -> bool:
-    """Return True for a file that an installer adds: some dist-info files, bytecode, scripts."""
-    if _is_within(row.path, info):
-        return row.path.removeprefix(f"{info}/") in INSTALLER_FILES
-    return is_bytecode(row.path) or row.path.startswith("../")
-
-
 def _read_compared_metadata(archive: zipfile.ZipFile, info: str) -> list[object]:
     """Return entry_points.txt and the metadata fields that an update in place must not change."""
-    names = (*_COMPARED_FIELDS, "entry_points.txt")
-    members = set(archive.namelist())
+    names, members = (*_COMPARED_FIELDS, "entry_points.txt"), set(archive.namelist())
     texts = {n: archive.read(f"{info}/{n}") if f"{info}/{n}" in members else b"" for n in names}
     compared: list[object] = [texts["entry_points.txt"]]
     for name, fields in _COMPARED_FIELDS.items():

@@ -55,7 +55,7 @@ class Linkage:
 
 @dataclass(frozen=True)
 class SystemDlls:
-    """DLL names, in lower case, from Windows, from Python and from the Visual C++ runtime."""
+    """Names of DLLs in lower case, grouped by their origin."""
 
     windows: frozenset[str] = frozenset()
     python: frozenset[str] = frozenset()
@@ -169,11 +169,8 @@ def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) ->
                     places[name] = dependency.place
                     places.setdefault(dependency.linkage.soname or name, dependency.place)
                     waiting.append(dependency)
-    return [
-        LibraryNeed(place, name, places.get(name))
-        for place, one in opened.items()
-        for name in one.linkage.needed
-    ]
+    needs = ((place, name) for place, one in opened.items() for name in one.linkage.needed)
+    return [LibraryNeed(place, name, places.get(name)) for place, name in needs]
 
 
 def _find_library(name: str, user: LoadedLibrary, search: LibrarySearch) -> LoadedLibrary | None:
@@ -236,7 +233,13 @@ def resolve_library_origins(
     `needs` are the needs of `libraries`, with paths inside the wheel. `owner` returns the origin of
     a file or directory. Raises `BadArtifactError` if a needed library is not found.
     """
-    _require_all_found(wheel, libraries, [need for need in needs if not need.place])
+    users: dict[str, list[str]] = defaultdict(list)  # of the libraries that are not found
+    for need in needs:
+        if not need.place and not is_driver_library(need.name):
+            users[need.name].append(need.library)
+    if users:
+        own_names = {x.soname for x in libraries.values()} | {PurePath(n).name for n in libraries}
+        raise _build_missing_error(wheel, own_names, users)
     linked = {}
     for library, linkage in libraries.items():
         needed: dict[str, LibraryOrigin] = {
@@ -256,30 +259,21 @@ def is_driver_library(name: str) -> bool:
     return name.startswith(_DRIVER_LIBRARIES)
 
 
-def _require_all_found(
-    wheel: PurePath, libraries: Mapping[str, Linkage], missing: Iterable[LibraryNeed]
-) -> None:
-    users: dict[str, list[str]] = defaultdict(list)
-    for need in missing:
-        if not is_driver_library(need.name):
-            users[need.name].append(need.library)
-    if not users:
-        return
-    wheel_names = {PurePath(n).name for n in libraries} | {x.soname for x in libraries.values()}
+def _build_missing_error(
+    wheel: PurePath, own_names: set[str], users: Mapping[str, Sequence[str]]
+) -> BadArtifactError:
     reasons = [
         f"no RPATH leads from {', '.join(names)} to {name} in the wheel"
-        if name in wheel_names
+        if name in own_names
         else f"{name} (needed by {', '.join(names)}) is not on this machine"
         for name, names in users.items()
     ]
+    message = f"the wheel was not installed: {'; '.join(reasons)}. Nothing was changed"
     hint = "install the package that contains the library, or add its folder to LD_LIBRARY_PATH"
-    if wheel_names.issuperset(users):
+    if own_names.issuperset(users):
         hint = "remove CMAKE_SKIP_RPATH and CMAKE_INSTALL_RPATH from build.flags and build.env"
-    raise BadArtifactError(
-        f"the wheel was not installed: {'; '.join(reasons)}. Nothing was changed",
-        location=str(wheel),
-        hint=f"{hint}. Then run the same command again",
-    )
+    hint = f"{hint}. Then run the same command again"
+    return BadArtifactError(message, location=str(wheel), hint=hint)
 
 
 def summarize_libraries(found: WheelLibraries) -> str:
@@ -288,8 +282,7 @@ def summarize_libraries(found: WheelLibraries) -> str:
     parts = [f"{count} libraries" if count != 1 else "1 library"]
     needed = {need for linked in found.libraries.values() for need in linked.needed.items()}
     for origin, phrase in _ORIGIN_PHRASES.items():
-        names = sorted(n for n, o in needed if o == origin and not n.startswith(_C_LIBRARIES))
-        if names:
+        if names := sorted(n for n, o in needed if o == origin and not n.startswith(_C_LIBRARIES)):
             parts.append(f"{phrase}: {format_short_list(names, _MAX_NAMES)}")
     return "; ".join(parts)
 
@@ -308,8 +301,6 @@ def list_rpath_warnings(found: WheelLibraries) -> Iterator[str]:
         for path, origin in linked.paths.items():
             if origin == "build":
                 users[path].append(PurePath(name).name)
+    effect = "This torch works only on this machine, and only while this folder exists"
     for path, names in sorted(users.items()):
-        yield (
-            f"the RPATH of {', '.join(names)} contains {path}. This torch works only on this "
-            "machine, and only while this folder exists"
-        )
+        yield f"the RPATH of {', '.join(names)} contains {path}. {effect}"

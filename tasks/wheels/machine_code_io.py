@@ -1,7 +1,4 @@
-"""Read for which GPU architectures a shared library contains code, with or without cuobjdump.
-
-cuobjdump needs no GPU. `tasks.knowledge.machine_code_rules` tells which GPUs run the code.
-"""
+"""Read for which GPU architectures a shared library contains code, with or without cuobjdump."""
 
 import mmap
 import re
@@ -12,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path, PurePath
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from tasks.core.errors import BadArtifactError, CommandFailedError
 from tasks.core.model import Arch, Command
@@ -28,8 +25,7 @@ _MEMBER_HEADER_SIZE = 60  # bytes of the header of a member, see ar(5)
 _PE_ENTRY = struct.Struct("<8s8xII")  # fields: name, size in the file, offset
 
 
-@dataclass(frozen=True)
-class Section:
+class _Section(NamedTuple):
     """A section of an object file; `start` and `size` are in bytes."""
 
     name: str
@@ -37,42 +33,38 @@ class Section:
     size: int
 
 
-def read_sections(data: BinaryData) -> Iterator[Section]:
+def _read_sections(data: BinaryData) -> Iterator[_Section]:
     """Yield the sections of a file; raise `ValueError` or `struct.error` if it is damaged."""
     if data[: len(ELF_MAGIC)] == ELF_MAGIC:
         yield from _read_elf_sections(cast("BinaryIO", data))  # mmap has all methods that are used
     elif data[: len(_PE_MAGIC)] == _PE_MAGIC:
         yield from _read_pe_sections(data)
     elif data[: len(_ARCHIVE_MAGIC)] == _ARCHIVE_MAGIC:
-        yield from _read_archive_sections(data)
+        offset = len(_ARCHIVE_MAGIC)
+        while offset + _MEMBER_HEADER_SIZE <= len(data):
+            size = int(data[offset + 48 : offset + 58])
+            offset += _MEMBER_HEADER_SIZE
+            if data[offset : offset + len(ELF_MAGIC)] == ELF_MAGIC:
+                yield from _read_elf_sections(BytesIO(data[offset : offset + size]), offset)
+            offset += size + size % 2
 
 
-def _read_elf_sections(stream: BinaryIO, begin: int = 0) -> Iterator[Section]:
+def _read_elf_sections(stream: BinaryIO, begin: int = 0) -> Iterator[_Section]:
     with dynamic_linkage_io.open_elf(stream) as elf:
         for section in elf.iter_sections():
             if section["sh_type"] != "SHT_NOBITS":  # a section without data in the file
-                yield Section(section.name, begin + section["sh_offset"], section["sh_size"])
+                yield _Section(section.name, begin + section["sh_offset"], section["sh_size"])
 
 
-def _read_pe_sections(data: BinaryData) -> Iterator[Section]:
+def _read_pe_sections(data: BinaryData) -> Iterator[_Section]:
     # https://learn.microsoft.com/windows/win32/debug/pe-format
     (offset,) = struct.unpack_from("<I", data, 0x3C)
     if data[offset : offset + 4] != b"PE\0\0":
         return
     count, optional = struct.unpack_from("<6xH12xH", data, offset)
     for number in range(count):
-        name, size, place = _PE_ENTRY.unpack_from(data, offset + 24 + optional + 40 * number)
-        yield Section(name.rstrip(b"\0").decode("ascii", "replace"), place, size)
-
-
-def _read_archive_sections(data: BinaryData) -> Iterator[Section]:
-    offset = len(_ARCHIVE_MAGIC)
-    while offset + _MEMBER_HEADER_SIZE <= len(data):
-        size = int(data[offset + 48 : offset + 58])
-        offset += _MEMBER_HEADER_SIZE
-        if data[offset : offset + len(ELF_MAGIC)] == ELF_MAGIC:
-            yield from _read_elf_sections(BytesIO(data[offset : offset + size]), offset)
-        offset += size + size % 2
+        name, size, start = _PE_ENTRY.unpack_from(data, offset + 24 + optional + 40 * number)
+        yield _Section(name.rstrip(b"\0").decode("ascii", "replace"), start, size)
 
 
 # `ELF file    1: libtorch_cuda.1.sm_75.cubin` and `PTX file    1: k.1.sm_90.ptx`
@@ -110,11 +102,9 @@ def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImage
     if not Path(library).is_file():
         raise _build_missing_error(library)
     argv = (cuobjdump, "-lelf", "-lptx", str(library))
-    purpose, timeout = f"list the machine code of {library.name}", _CUOBJDUMP_TIMEOUT
+    env, purpose = shell.build_host_env(), f"list the machine code of {library.name}"
     try:
-        listing = shell.capture_output(
-            Command(argv, shell.build_host_env(), purpose, timeout=timeout)
-        )
+        listing = shell.capture_output(Command(argv, env, purpose, timeout=_CUOBJDUMP_TIMEOUT))
     except CommandFailedError as error:
         if _NO_DEVICE_CODE not in error.output:
             hint = f"to see the output, run: {' '.join(argv)}"
@@ -148,14 +138,14 @@ def has_device_code(library: PurePath) -> bool:
     """Return True if a library has a section for device code; the content is not read."""
     names = (*_LINKED_SECTIONS, *_RELOCATABLE_SECTIONS)
     with _open_library(library) as data:
-        return any(part.name in names for part in read_sections(data))
+        return any(part.name in names for part in _read_sections(data))
 
 
 def read_fatbin_images(library: PurePath) -> MachineCodeImages:
     """Return the images of a library without cuobjdump; raise `BadArtifactError` if unreadable."""
     images = MachineCodeImages(Counter(), Counter())
     with _open_library(library) as data:
-        parts = list(read_sections(data))
+        parts = list(_read_sections(data))
         for names in (_LINKED_SECTIONS, _RELOCATABLE_SECTIONS):
             for part in parts:
                 if part.name in names:
@@ -169,7 +159,7 @@ def read_fatbin_images(library: PurePath) -> MachineCodeImages:
 def _open_library(library: PurePath) -> Iterator[BinaryData]:
     try:
         with Path(library).open("rb") as stream:
-            if not Path(library).stat().st_size:
+            if not Path(library).stat().st_size:  # mmap does not accept an empty file
                 yield b""
                 return
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -177,40 +167,33 @@ def _open_library(library: PurePath) -> Iterator[BinaryData]:
     except FileNotFoundError as error:
         raise _build_missing_error(library) from error
     except (struct.error, ValueError, OverflowError, OSError) as error:
-        raise BadArtifactError(
-            f"the machine code of the library cannot be read: {error}",
-            location=str(library),
-            hint="add cuobjdump to PATH; it may support this format",
-        ) from error
+        message = f"the machine code of the library cannot be read: {error}"
+        hint = "add cuobjdump to PATH; it may support this format"
+        raise BadArtifactError(message, location=str(library), hint=hint) from error
 
 
 def _build_missing_error(library: PurePath) -> BadArtifactError:
-    return BadArtifactError(
-        "the library does not exist", location=str(library), hint="run: doit build"
-    )
+    hint = "run: doit build"
+    return BadArtifactError("the library does not exist", location=str(library), hint=hint)
 
 
-def _count_images(found: MachineCodeImages, data: BinaryData, part: Section) -> None:
+def _count_images(found: MachineCodeImages, data: BinaryData, part: _Section) -> None:
     """Add the images in a section to `found`; raise `ValueError` if the format is unknown."""
     offset, end = part.start, part.start + part.size
     while 0 <= (offset := data.find(_FATBIN_MAGIC, offset, end)) <= end - _CONTAINER_HEADER.size:
         _, version, header, size = _CONTAINER_HEADER.unpack_from(data, offset)
-        first, offset = offset + header, offset + header + size
+        at, offset = offset + header, offset + header + size
         if version != _FATBIN_VERSION or header < _CONTAINER_HEADER.size or offset > end:
             raise ValueError(f"a fatbin of version {version} is damaged or unsupported")
-        for kind, arch in _iterate_images(data, first, offset):
+        while at < offset:
+            kind, _, header, size, number, flags = _IMAGE_HEADER.unpack_from(data, at)
+            suffix = _ARCH_SUFFIXES.get(flags & sum(_ARCH_SUFFIXES))
+            if header < _IMAGE_HEADER.size or suffix is None or at + header + size > offset:
+                raise ValueError(f"an image at {at} is damaged or unsupported")
             if kind in (_CUBIN_KIND, _PTX_KIND):  # other kinds (LTO, indexes) are no machine code
-                (found.cubins if kind == _CUBIN_KIND else found.ptx)[arch] += 1
-
-
-def _iterate_images(data: BinaryData, at: int, end: int) -> Iterator[tuple[int, Arch]]:
-    while at < end:
-        kind, _, header, size, number, flags = _IMAGE_HEADER.unpack_from(data, at)
-        suffix = _ARCH_SUFFIXES.get(flags & sum(_ARCH_SUFFIXES))
-        if header < _IMAGE_HEADER.size or suffix is None or at + header + size > end:
-            raise ValueError(f"an image at {at} is damaged or unsupported")
-        yield kind, Arch(number // 10, number % 10, suffix)
-        at += header + size
+                images = found.cubins if kind == _CUBIN_KIND else found.ptx
+                images[Arch(number // 10, number % 10, suffix)] += 1
+            at += header + size
 
 
 @dataclass(frozen=True)

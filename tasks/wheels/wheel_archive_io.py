@@ -1,8 +1,4 @@
-"""Read and verify wheel files: RECORD digests, tags and contents.
-
-Format: https://packaging.python.org/specifications/binary-distribution-format/ and
-.../recording-installed-packages/.
-"""
+"""Read and verify wheel files: RECORD digests, tags and contents."""
 
 import hashlib
 import zipfile
@@ -30,8 +26,7 @@ def verify_wheel(wheel: PurePath, python_version: str) -> Mapping[str, str]:
     """
     require_tags(wheel, python_version)
     with open_wheel(wheel) as archive:
-        recorded = read_record(archive)
-        require_recorded(archive, recorded, wheel)
+        require_recorded(archive, recorded := read_record(archive), wheel)
     return recorded
 
 
@@ -62,11 +57,9 @@ def require_tags(wheel: PurePath, python_version: str) -> None:
     except InvalidWheelFilename as error:
         raise _build_wheel_error(wheel, str(error)) from error
     major, minor = (int(part) for part in python_version.split(".")[:2])
-    supported_tags = {
-        *tags.cpython_tags((major, minor)),
-        *tags.compatible_tags((major, minor), f"cp{major}{minor}"),
-    }
-    if not wheel_tags & supported_tags:
+    own_tags = tags.cpython_tags((major, minor))
+    other_tags = tags.compatible_tags((major, minor), f"cp{major}{minor}")
+    if wheel_tags.isdisjoint({*own_tags, *other_tags}):
         tag_names = ", ".join(sorted(map(str, wheel_tags)))
         problem = f"it is for {tag_names}, not for Python {python_version} on this platform"
         raise _build_wheel_error(wheel, problem)
@@ -82,12 +75,8 @@ def list_libraries(recorded: Mapping[str, str]) -> Iterator[str]:
 
 def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str, ...] = ()) -> str:
     """Return a digest of all members of a wheel except metadata and `version_files`."""
-    compared = {
-        name: digest
-        for name, digest in recorded.items()
-        if ".dist-info/" not in name and name not in version_files
-    }
-    return compute_text_sha256(format_canonical_json(compared))
+    names = [n for n in recorded if ".dist-info/" not in n and n not in version_files]
+    return compute_text_sha256(format_canonical_json({name: recorded[name] for name in names}))
 
 
 def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
@@ -150,7 +139,7 @@ def hash_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
 
 
 def copy_and_hash(source: IO[bytes], target: IO[bytes] | None) -> str:
-    """Copy `source` to `target` (None: only read), and return the sha256 as RECORD writes it."""
+    """Copy `source` to `target`, if not None, and return the sha256 in the notation of RECORD."""
     digest = hashlib.sha256()
     while chunk := source.read(_READ_CHUNK):
         digest.update(chunk)
@@ -160,8 +149,6 @@ def copy_and_hash(source: IO[bytes], target: IO[bytes] | None) -> str:
 
 
 def _build_wheel_error(wheel: PurePath, what: str) -> BadArtifactError:
-    return BadArtifactError(
-        f"the wheel cannot be used: {what}",
-        location=str(wheel),
-        hint="remove the wheel and run the same command again",
-    )
+    problem = f"the wheel cannot be used: {what}"
+    hint = "remove the wheel and run the same command again"
+    return BadArtifactError(problem, location=str(wheel), hint=hint)

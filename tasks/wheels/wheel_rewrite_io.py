@@ -6,8 +6,8 @@ import re
 import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import IO
 
@@ -64,26 +64,13 @@ def write_member(
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")  # precedes the data of each member
 _COPY_CHUNK = 1 << 20
 _ENCRYPTED_FLAG = 1
-
-
-@dataclass(frozen=True)
-class PreviousWheel:
-    """The archive of the previous wheel, and the compressed members by name and digest."""
-
-    archive: zipfile.ZipFile | None = None
-    members: Mapping[tuple[str, str], zipfile.ZipInfo] = field(default_factory=dict)
-
-    def copy_member(self, out: zipfile.ZipFile, member: zipfile.ZipInfo, digest: str) -> str | None:
-        """Copy the compressed member to `out`; return the size, None if there is no such member."""
-        found = self.members.get((member.filename, digest))
-        if not (found and self.archive and copy_raw_member(out, member, self.archive, found)):
-            return None
-        return str(found.file_size)
+# The compressed members of the previous wheel by name and digest, each with the archive
+_ReusableMembers = Mapping[tuple[str, str], tuple[zipfile.ZipFile, zipfile.ZipInfo]]
 
 
 @dataclass(frozen=True)
 class MemberReplacement:
-    """A new content of a member: `make` writes a temporary file, `digest` is "" if unknown."""
+    """A new content of a member: `make` writes a temporary file; `digest` is the sha256, or ""."""
 
     digest: str
     make: Callable[[], Path]
@@ -111,8 +98,10 @@ def compress_wheel(
     files to add to dist-info. `instead` maps members to replacements. Raises `BadArtifactError`.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
-    with wheel_archive_io.open_wheel(wheel) as new, _open_previous_wheel(before) as old:
+    previous = zipfile.ZipFile(before) if before else nullcontext()
+    with wheel_archive_io.open_wheel(wheel) as new, previous as old:
         recorded = wheel_archive_io.read_record(new)
+        reusable: _ReusableMembers = dict(_list_reusable_members(old)) if old else {}
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
             replaced = list_replaced_members(new, added or {})
             rows: list[RecordRow] = []
@@ -120,10 +109,11 @@ def compress_wheel(
                 if member.filename in replaced:
                     continue
                 if replacement := (instead or {}).get(member.filename):
-                    rows.append(_replace_member(out, member, replacement, old))
+                    rows.append(_write_replacement(out, member, replacement, reusable))
                     continue
                 digest = wheel_archive_io.require_member_digest(member, recorded, wheel)
-                if old.copy_member(out, member, digest) is None:
+                known = reusable.get((member.filename, digest))
+                if not (known and copy_raw_member(out, member, *known)):
                     _compress_member(out, member, new, digest, wheel)
             if added or rows:
                 recorded = dict(write_dist_info(out, new, added or {}, rows))
@@ -131,23 +121,17 @@ def compress_wheel(
     return recorded
 
 
-@contextmanager
-def _open_previous_wheel(before: Path | None) -> Iterator[PreviousWheel]:
-    if before is None:
-        yield PreviousWheel()
+def _list_reusable_members(
+    archive: zipfile.ZipFile,
+) -> Iterator[tuple[tuple[str, str], tuple[zipfile.ZipFile, zipfile.ZipInfo]]]:
+    try:
+        recorded = wheel_archive_io.read_record(archive)
+    except BadArtifactError:
         return
-    with zipfile.ZipFile(before) as archive:
-        try:
-            recorded = wheel_archive_io.read_record(archive)
-        except BadArtifactError:
-            recorded = {}
-        members = {}
-        for member in archive.infolist():
-            digest = recorded.get(member.filename)
-            encrypted = member.flag_bits & _ENCRYPTED_FLAG
-            if digest and member.compress_type == zipfile.ZIP_DEFLATED and not encrypted:
-                members[member.filename, digest] = member
-        yield PreviousWheel(archive, members)
+    for member in archive.infolist():
+        digest, encrypted = recorded.get(member.filename), member.flag_bits & _ENCRYPTED_FLAG
+        if digest and member.compress_type == zipfile.ZIP_DEFLATED and not encrypted:
+            yield (member.filename, digest), (archive, member)
 
 
 def copy_raw_member(
@@ -168,12 +152,11 @@ def copy_raw_member(
     info.header_offset = write.tell()
     write.write(info.FileHeader())
     remaining = known.compress_size
-    while remaining:
-        chunk = read.read(min(remaining, _COPY_CHUNK))
-        if not chunk:
-            raise zipfile.BadZipFile(f"member {known.filename} is truncated")
+    while chunk := read.read(min(remaining, _COPY_CHUNK)):
         write.write(chunk)
         remaining -= len(chunk)
+    if remaining:
+        raise zipfile.BadZipFile(f"member {known.filename} is truncated")
     # Update `out` as ZipFile does, which has no API to add compressed bytes
     out.filelist.append(info)
     out.NameToInfo[info.filename] = info
@@ -181,20 +164,23 @@ def copy_raw_member(
     return True
 
 
-def _replace_member(
-    out: zipfile.ZipFile, member: zipfile.ZipInfo, other: MemberReplacement, old: PreviousWheel
+def _write_replacement(
+    out: zipfile.ZipFile,
+    member: zipfile.ZipInfo,
+    other: MemberReplacement,
+    reusable: _ReusableMembers,
 ) -> RecordRow:
-    """Write a replacement as a member, copied from `old` if that contains the same content."""
-    if old_member := old.members.get((member.filename, other.digest)):
+    if known := reusable.get((member.filename, other.digest)):
+        source, old_member = known
         info = _build_member_info(member, old_member.compress_type)
         info.CRC, info.file_size = old_member.CRC, old_member.file_size
-        if size := old.copy_member(out, info, other.digest):
-            return RecordRow(member.filename, other.digest, size)
+        if copy_raw_member(out, info, source, old_member):
+            return RecordRow(member.filename, other.digest, str(info.file_size))
     path = other.make()
     info = _build_member_info(member, zipfile.ZIP_DEFLATED)
     info.file_size = path.stat().st_size
-    with path.open("rb") as source:
-        digest = _write_stream(out, info, source)
+    with path.open("rb") as content:
+        digest = _write_stream(out, info, content)
     path.unlink()
     return RecordRow(member.filename, digest, str(info.file_size))
 
@@ -259,6 +245,7 @@ def relabel_wheel(wheel: Path, label: str) -> Path:
     """Append `label` ("torch2.15.0.cpu") to the version of a wheel; return the new path."""
     with wheel_archive_io.open_wheel(wheel) as archive:
         place = wheel_archive_io.find_dist_info_file(archive, "METADATA")
+        listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
         metadata = archive.read(place)
         line = _VERSION_LINE.search(metadata)
         if not line:
@@ -267,7 +254,25 @@ def relabel_wheel(wheel: Path, label: str) -> Path:
         new_metadata = metadata[: line.start(1)] + version.encode() + metadata[line.end(1) :]
         name, _, tags = wheel.name.split("-", 2)
         labelled_wheel = wheel.with_name(f"{name}-{version}-{tags}")
-        _write_relabelled(archive, labelled_wheel, version, {place: new_metadata})
+        with zipfile.ZipFile(labelled_wheel, "w", zipfile.ZIP_DEFLATED) as out:
+            for member in archive.infolist():
+                renamed = copy.copy(member)
+                renamed.filename = _rename_member(member.filename, version)
+                if member.filename == place:
+                    row = write_member(out, member, renamed.filename, new_metadata)
+                elif member.filename == listing or member.filename.endswith(SIGNATURE_FILES):
+                    continue
+                elif not copy_raw_member(out, renamed, archive, member):
+                    raise wheel_archive_io.build_member_error(member.filename, wheel)
+            rows = wheel_record.parse_record(archive.read(listing).decode("utf-8"))
+            unchanged_rows = [
+                one._replace(path=_rename_member(one.path, version))
+                for one in rows
+                if one.path != place and not one.path.endswith(SIGNATURE_FILES)
+            ]
+            text = wheel_record.format_record([*unchanged_rows, row], "\n")
+            record = archive.getinfo(listing)
+            write_member(out, record, _rename_member(listing, version), text.encode())
     wheel.unlink()
     return labelled_wheel
 
@@ -278,36 +283,6 @@ def append_version_label(version: str, label: str) -> str:
     return f"{parsed.public}+{'.'.join(filter(None, (parsed.local, label)))}"
 
 
-def _write_relabelled(
-    archive: zipfile.ZipFile, wheel: Path, version: str, changed: Mapping[str, bytes]
-) -> None:
-    new: list[RecordRow] = []
-    listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as out:
-        for member in archive.infolist():
-            name = _rename_member(member.filename, version)
-            if member.filename in changed:
-                new.append(write_member(out, member, name, changed[member.filename]))
-            elif member.filename != listing and not name.endswith(SIGNATURE_FILES):
-                renamed = copy.copy(member)
-                renamed.filename = name
-                if not copy_raw_member(out, renamed, archive, member):
-                    raise wheel_archive_io.build_member_error(member.filename, wheel)
-        rows = wheel_record.parse_record(archive.read(listing).decode("utf-8"))
-        unchanged_rows = [
-            row._replace(path=_rename_member(row.path, version))
-            for row in rows
-            if row.path not in changed and not row.path.endswith(SIGNATURE_FILES)
-        ]
-        text = wheel_record.format_record([*unchanged_rows, *new], "\n")
-        record = archive.getinfo(listing)
-        write_member(out, record, _rename_member(listing, version), text.encode())
-
-
 def _rename_member(path: str, version: str) -> str:
     """Return the path with `version` in the name of a `.dist-info` or `.data` directory."""
-    folder, slash, rest = path.partition("/")
-    for ending in (".dist-info", ".data"):
-        if slash and folder.endswith(ending):
-            return f"{folder.partition('-')[0]}-{version}{ending}/{rest}"
-    return path
+    return re.sub(r"^([^-/]*)[^/]*(\.dist-info|\.data)/", rf"\g<1>-{version}\g<2>/", path)
