@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import PurePath
 from subprocess import DEVNULL, PIPE, Popen
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tasks.system import process_group
 
@@ -48,7 +48,7 @@ def find_parent_pid(pid: int) -> int:
 
 
 def read_program_name(pid: int) -> str:
-    """Return the file name of the executable without ".exe"; for a script, its interpreter's."""
+    """Return the file name of the executable without ".exe"; for a script, the interpreter's."""
     if HAS_PROC:
         with contextlib.suppress(OSError):
             return PurePath(os.readlink(f"/proc/{pid}/exe")).name  # noqa: PTH115 - ten times faster
@@ -112,10 +112,9 @@ def has_open_file(pid: int, path: str) -> bool:
 
 def _has_pending_stop_signal(pid: int) -> bool:
     """Return True if a terminating signal is pending, as in a stopped process. Linux only."""
-    return any(
-        line.startswith((b"SigPnd", b"ShdPnd")) and int(line.split()[1], 16) & _STOP_SIGNALS
-        for line in _read_proc_file(pid, "status").splitlines()
-    )
+    lines = _read_proc_file(pid, "status").splitlines()
+    pending = (int(n.split()[1], 16) for n in lines if n.startswith((b"SigPnd", b"ShdPnd")))
+    return any(signals & _STOP_SIGNALS for signals in pending)
 
 
 def _read_proc_file(pid: int, name: str) -> bytes:
@@ -164,10 +163,10 @@ class PausedJobs:
 
     def close(self) -> None:
         """Resume all jobs."""
-        watch, self._watch = self._watch, None
         for pid in self.since:
             _signal_group(pid, signal.SIGCONT)
         self.since = {}
+        watch, self._watch = self._watch, None
         if watch and watch.stdin:
             with contextlib.suppress(OSError):
                 watch.stdin.close()
@@ -181,9 +180,10 @@ class PausedJobs:
         """
         try:
             if not self._watch:
-                options: dict[str, Any] = {"stdout": DEVNULL, "stderr": DEVNULL, "text": True}
                 argv = ("/bin/sh", "-c", _WATCHDOG_SCRIPT)
-                self._watch = process_group.start_child(argv, stdin=PIPE, env={}, **options)
+                self._watch = process_group.start_child(
+                    argv, env={}, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, text=True
+                )
             if self._watch.stdin:
                 self._watch.stdin.write(" ".join(map(str, sorted(pids))) + "\n")
                 self._watch.stdin.flush()

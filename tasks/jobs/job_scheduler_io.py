@@ -1,8 +1,7 @@
 """Choose the number of jobs from cores and memory, and retry with fewer jobs after a kill.
 
-If Ninja supports a jobserver, the build joins a jobserver. Its governor limits the jobs to the
-available memory and to build.jobs. Otherwise, or with build.jobs_exact, the number of jobs is
-fixed. If a compiler still runs out of memory, the build continues with half as many jobs.
+If Ninja supports a jobserver, the build joins one, whose governor limits the jobs to the available
+memory and to build.jobs. Otherwise, or with build.jobs_exact, the number of jobs is fixed.
 """
 
 import os
@@ -38,7 +37,7 @@ LineHandler = Callable[[str], None]  # handles one line of build output
 # Ninja ignores the jobserver if one of these variables contains a number
 JOB_COUNT_VARIABLES = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 _DISK_FULL_HINT = (
-    "the disk is full (disk-full). Free some space and run the same command again. "
+    "the disk is full (disk-full). Free some disk space and run the same command again. "
     "The build continues where it stopped"
 )
 
@@ -118,20 +117,7 @@ class JobScheduler:
 
         Raises the `CommandFailedError` of the last attempt, with a hint if memory was the cause.
         """
-        self._apply_limit()
-        while True:
-            try:
-                with MEMORY_MONITOR.observe_memory() as memory, self._join_jobserver() as env:
-                    start(self.jobs, env, self.edge_times.record_line)
-            except CommandFailedError as error:
-                if not self._should_retry(error, memory):
-                    raise
-            else:
-                return
-
-    def _apply_limit(self) -> None:
-        """Divide `limit` between this machine and the workers; report a lower fixed number."""
-        if self.limit and not self.jobs:
+        if self.limit and not self.jobs:  # divide the limit between this machine and the workers
             self.most = min(self.most, self.limit) if self.slots else self.limit
             self.slots = min(self.slots, self.limit - self.most)
         elif self.limit and self.jobs and self.jobs < self.limit:
@@ -139,6 +125,13 @@ class JobScheduler:
                 f"running {self.jobs} instead of {self.limit} jobs until the end of this build: "
                 "the free memory is not sufficient for more. For all, set build.jobs_exact: true"
             )
+        while True:
+            try:
+                with MEMORY_MONITOR.observe_memory() as memory, self._join_jobserver() as env:
+                    return start(self.jobs, env, self.edge_times.record_line)
+            except CommandFailedError as error:
+                if not self._should_retry(error, memory):
+                    raise
 
     def sample_activity(self) -> BuildActivity:
         """Return the current activity of the build: its jobs, memory and slowest outputs."""
@@ -157,17 +150,17 @@ class JobScheduler:
         def decide(view: BuildSnapshot) -> GovernorDecision:
             return decide_jobs(replace(view, most=most, local=self.most if self.slots else 0))
 
-        folder, jobserver = Path(self.jobserver_folder), None
+        folder = Path(self.jobserver_folder)
         tokens = most + self.slots  # one more for each job paused by the limit of local jobs
         try:
             with jobserver_io.join_jobserver(folder, tokens, decide, self.expected) as jobserver:
                 self.active_jobserver = jobserver
                 yield jobserver.build_environment()
         finally:
-            self.active_jobserver = None
-            if jobserver:
-                self.busiest, self.used_jobserver = jobserver.peak_jobs, bool(jobserver.peaks)
-                self.peaks.update(jobserver.peaks)
+            ended, self.active_jobserver = self.active_jobserver, None
+            if ended:
+                self.busiest, self.used_jobserver = ended.peak_jobs, bool(ended.peaks)
+                self.peaks.update(ended.peaks)
 
     def _should_retry(self, error: CommandFailedError, memory: ObservedMemory) -> bool:
         """Return True to retry, and print why; otherwise set the hint of `error`, if known."""
@@ -187,16 +180,15 @@ class JobScheduler:
             return False
         # A build that chose its own number of jobs ran none under the jobserver
         chosen = self.jobs or not self.used_jobserver
-        decision = decide_retry(
-            KilledAttempt(
-                memory_short=memory.is_memory_short(),
-                names_memory=has_memory_message(failures, log),
-                jobs=self.jobs if chosen else min(self.most, self.busiest or self.most),
-                safe_jobs=compute_safe_jobs(self.limit),
-                retries=self.attempts,
-                unchanged_retries=self.tried_again,
-            )
+        attempt = KilledAttempt(
+            memory_short=memory.is_memory_short(),
+            names_memory=has_memory_message(failures, log),
+            jobs=self.jobs if chosen else min(self.most, self.busiest or self.most),
+            safe_jobs=compute_safe_jobs(self.limit),
+            retries=self.attempts,
+            unchanged_retries=self.tried_again,
         )
+        decision = decide_retry(attempt)
         names = ", ".join(Path(output).name for output in culprits if output != "?")
         compiler = f"the compiler of {names}" if names else "a compiler"
         if decision.jobs is None:

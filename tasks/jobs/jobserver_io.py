@@ -1,11 +1,6 @@
-"""Share job tokens between the builds of a folder; one build governs the number of tokens.
-
-On POSIX the tokens are in a pipe and the leader lock is a file lock. On Windows the tokens are a
-semaphore and the leader lock is a named event.
-"""
+"""Share job tokens between the builds of a folder; one build governs the number of tokens."""
 
 import contextlib
-import functools
 import re
 import sys
 import threading
@@ -79,10 +74,18 @@ class Jobserver:
 
     def start_control(self, tick: float) -> threading.Thread:
         """Sample jobs and adjust tokens now, before the build starts, and every `tick` seconds."""
+
+        def govern_until_stopped() -> None:
+            while not self._tokens.stopped:
+                until = time.monotonic() + tick
+                while (remaining := until - time.monotonic()) > 0 and not self._tokens.stopped:
+                    self._withhold_tokens(self._tokens.wait_for_tokens(remaining, self._owed))
+                if not self._tokens.stopped:
+                    self._govern_once()
+
         self._run_safely(self._govern_once)
-        run_loop = bind_current_context(self._run_safely)
-        work = functools.partial(self._govern_until_stopped, tick)
-        thread = threading.Thread(target=run_loop, args=(work,), name="jobserver", daemon=True)
+        run_loop, work = bind_current_context(self._run_safely), (govern_until_stopped,)
+        thread = threading.Thread(target=run_loop, args=work, name="jobserver", daemon=True)
         thread.start()
         return thread
 
@@ -98,9 +101,9 @@ class Jobserver:
         return self._edges.peaks
 
     def _run_safely(self, work: Callable[[], object]) -> None:
-        """Call `work`. After an error, print a warning and stop limiting the jobs by memory.
+        """Call `work`, unless an earlier call failed.
 
-        All tokens are then released, and later calls do nothing.
+        After an error, print a warning, release all tokens, and no longer limit the jobs by memory.
         """
         if self._failed:
             return
@@ -117,14 +120,6 @@ class Jobserver:
             self._release_tokens()
             self._leader_lock.close()
             self.in_use = 0
-
-    def _govern_until_stopped(self, tick: float) -> None:
-        while not self._tokens.stopped:
-            until = time.monotonic() + tick
-            while (remaining := until - time.monotonic()) > 0 and not self._tokens.stopped:
-                self._add_withheld(self._tokens.wait_for_tokens(remaining, self._owed))
-            if not self._tokens.stopped:
-                self._govern_once()
 
     def _govern_once(self) -> None:
         now = time.monotonic()
@@ -163,17 +158,17 @@ class Jobserver:
             self._tokens.return_tokens(surplus)
             self._withheld -= surplus
             self._granted = now
-        self._add_withheld(self._tokens.take_tokens(self._owed))
+        self._withhold_tokens(self._tokens.take_tokens(self._owed))
 
-    def _add_withheld(self, taken: int) -> None:
+    def _withhold_tokens(self, taken: int) -> None:
         self._withheld += taken
         self._owed -= taken
 
     def _audit_tokens(self, sample: JobsSnapshot) -> None:
         """Correct the number of tokens if several samples show a difference from the total.
 
-        Tokens that were lost with a killed build are added to the withheld tokens, so that the
-        governor can release them. Surplus tokens are discarded.
+        Tokens that were lost with a killed build count as withheld, so that the governor can
+        release them. Surplus tokens are discarded.
         """
         token_count = self._tokens.count_tokens() + self._withheld
         lost = 0 if sample.unsure else self._total - token_count - sample.most
@@ -181,14 +176,15 @@ class Jobserver:
         if len(self._audit_counts) < _AUDIT_SAMPLES:
             return
         lost, excess = (min(counts) for counts in zip(*self._audit_counts, strict=True))
-        if lost > 0 or excess > 0:
-            self._audit_counts.clear()
         if lost > 0:
             self._withheld += lost
         elif excess > 0:
             withheld = min(excess, self._withheld)
             self._withheld -= withheld
             self._tokens.take_tokens(excess - withheld)
+        else:
+            return
+        self._audit_counts.clear()
 
     def _count_missing_tokens(self, in_use: int) -> int:
         return max(0, self._total - self._tokens.count_tokens() - in_use)
@@ -227,8 +223,6 @@ def join_jobserver(
             yield jobserver
             jobserver.peaks = jobserver.stop_control(thread)
         except BaseException:
-            peaks = jobserver.stop_control(thread)
-            jobserver.peaks = {
-                name: max(peak, expected.get(name, 0)) for name, peak in peaks.items()
-            }
+            peaks = jobserver.stop_control(thread).items()
+            jobserver.peaks = {name: max(peak, expected.get(name, 0)) for name, peak in peaks}
             raise

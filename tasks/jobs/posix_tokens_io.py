@@ -1,8 +1,7 @@
 """Keep the jobserver's tokens in a pipe and elect the governor with a file lock. POSIX only.
 
-Each build in the checkout holds a shared lock on a file. A build that finds no other build there
-recreates the pipe, so that tokens of a killed build do not stay lost. The build that has a second
-lock is the governor. The system releases both locks when a process ends, even after SIGKILL.
+A build that finds no other build in the folder recreates the pipe, so that tokens of a killed build
+do not stay lost. The system releases the locks when a process ends, even after SIGKILL.
 """
 
 import contextlib

@@ -1,7 +1,4 @@
-"""Report the progress of a build: its jobs, memory, compiler cache hits and slowest outputs.
-
-A sample of the activity takes some milliseconds: take it once a second, not once per line.
-"""
+"""Report the progress of a build: its jobs, memory, compiler cache hits and slowest outputs."""
 
 import contextlib
 import threading
@@ -32,7 +29,7 @@ class ProgressMonitor:
     def read_activity(self, jobserver: Jobserver | None) -> BuildActivity:
         """Return the current activity, with the running jobs if the build has a jobserver."""
         jobs = jobserver.at_work if jobserver else ()
-        memory = MEMORY_MONITOR.read_memory(_REPORT_INTERVAL)
+        memory = MEMORY_MONITOR.read_memory(_REPORT_INTERVAL)  # takes some milliseconds
         return BuildActivity(
             jobs=jobserver.in_use if jobserver else None,
             held_back=jobserver.withheld_jobs if jobserver else 0,
@@ -73,13 +70,6 @@ def report_build_progress(
         thread.join()
 
 
-@dataclass(frozen=True)
-class _LastStep:
-    text: str
-    progress: Progress
-    when: float
-
-
 @dataclass
 class _ProgressReporter:
     """The progress display of one command.
@@ -92,7 +82,7 @@ class _ProgressReporter:
     meter: ProgressMeter = field(default_factory=ProgressMeter)
     forecast: Forecast | None = None
     at_work: BuildActivity = field(default_factory=BuildActivity)
-    counting: _LastStep | None = None
+    last_step: tuple[str, Progress, float] | None = None  # text, progress, time
     before_first: bool = False
     began: float = field(default_factory=time.monotonic)
     text: str = "compiling"
@@ -109,11 +99,11 @@ class _ProgressReporter:
                     if (remaining := self.forecast.estimate_remaining(now)) is not None:
                         progress = replace(progress, eta=remaining)
                 is_done = progress.done >= progress.total
-                self.counting = None if is_done else _LastStep(text, progress, now)
+                self.last_step = None if is_done else (text, progress, now)
                 self.before_first = False
             elif line.lstrip().startswith("-- "):
-                self.counting = None
-            if text and (progress or not self.counting):
+                self.last_step = None
+            if text and (progress or not self.last_step):
                 self.text = text
                 show_progress(text, progress)
 
@@ -125,9 +115,10 @@ class _ProgressReporter:
             self.at_work = sample()
             with self.lock:
                 now = time.monotonic()
-                if last_step := self.counting:
-                    progress = last_step.progress.advance_time(now - last_step.when)
-                    show_progress(last_step.text, replace(progress, at_work=self.at_work))
+                if self.last_step:
+                    text, progress, when = self.last_step
+                    progress = progress.advance_time(now - when)
+                    show_progress(text, replace(progress, at_work=self.at_work))
                 else:
                     silent = now - self.began if self.before_first else 0.0
                     show_progress(self.text, Progress(0, 0, at_work=self.at_work, silent=silent))

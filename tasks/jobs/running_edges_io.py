@@ -1,9 +1,7 @@
 """Find the running Ninja edges among all processes, and measure the memory of each.
 
-A Ninja process uses the jobserver if its MAKEFLAGS contain the jobserver's auth value; the parent
-process does not matter. Each child of Ninja is an edge. The descendants of that child belong to the
-same edge, and their memory counts for it. A process is inspected only while it is new, so that a
-sample costs one process listing and one read per process of an edge.
+Each child of a Ninja process is an edge. The descendants of that child belong to the same edge. A
+process is inspected only while it is new, so that a sample is cheap.
 """
 
 import re
@@ -12,13 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tasks.core.build_activity import (
-    Job,
-    JobKind,
-    classify_command,
-    classify_output,
-    find_output_path,
-)
+from tasks.core import build_activity
+from tasks.core.build_activity import Job, JobKind
 from tasks.jobs import job_processes_io as processes
 from tasks.settings.compile_workers import DISTRIBUTE_VARIABLE
 from tasks.system import process_group
@@ -68,7 +61,7 @@ class RunningEdges:
         self.peaks: dict[str, int] = {}
         self.shown: defaultdict[JobKind, list[int]] = defaultdict(list)
         for output, peak in expected.items():
-            insort(self.shown[classify_output(output)], peak)
+            insort(self.shown[build_activity.classify_output(output)], peak)
         self._auth = auth
         self._expected = expected
         self._known: dict[int, float] = {}
@@ -87,19 +80,32 @@ class RunningEdges:
         alive = processes.list_pids()
         for pid in self._known.keys() - alive:
             self._forget_process(pid)
-        recent = [pid for pid, since in self._known.items() if now - since < _SETTLES]
-        for pid in recent:
+        for pid in [pid for pid, since in self._known.items() if now - since < _SETTLES]:
             self._inspect_process(pid, now)
         for pid in sorted(alive - self._known.keys()):
             self._assign_to_edge(pid, now)
         for edge in self._edges.values():
-            self._measure_memory(edge, now, paused or {})
+            size = sum(map(processes.read_resident_bytes, edge.members)) // _MIB
+            peak, age = max(size, edge.job.peak_mib), now - edge.since
+            waits = now - (paused or {}).get(edge.job.pid, now)
+            edge.job = replace(edge.job, resident_mib=size, peak_mib=peak, age=age, waits=waits)
         # Before Ninja opens the jobserver, it builds the inputs of build.ninja (PyTorch's generated
         # sources) without tokens
         path = self._auth.removeprefix("fifo:")
         waiting = self._ninjas.keys() - self._joined
         self._joined.update(ninja for ninja in waiting if processes.has_open_file(ninja, path))
-        return self._build_snapshot()
+        opening = self._ninjas.keys() - self._joined  # their jobs hold no tokens yet
+        busy = Counter(e.ninja for e in self._edges.values() if e.ninja not in opening)
+        idle = len(self._joined - busy.keys())
+        return JobsSnapshot(
+            # Omit a job that runs a nested Ninja: it must not be paused
+            jobs=tuple(edge.job for edge in self._edges.values() if not edge.nests),
+            ninjas=len(busy) + idle,
+            idle=idle,
+            least=busy.total() - len(busy),
+            most=busy.total(),
+            unsure=bool(self._makes) or any(edge.makes for edge in self._edges.values()),
+        )
 
     def _assign_to_edge(self, pid: int, now: float) -> None:
         """Assign a process to the edge of its parent; assign an unknown parent first.
@@ -127,7 +133,8 @@ class RunningEdges:
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
             command = " ".join(processes.read_arguments(pid))
-            output, kind = find_output_path(command), classify_command(command)
+            output = build_activity.find_output_path(command)
+            kind = build_activity.classify_command(command)
             if kind == "c++" and edge.ninja in self._sending:
                 kind = "remote"
             expected = 0 if kind == "remote" else self._expected.get(output, 0)
@@ -140,12 +147,7 @@ class RunningEdges:
             self._makes.add(pid)
         is_new_ninja = program.startswith("ninja") and pid not in self._ninjas
         if is_new_ninja and self._is_jobserver_client(pid):
-            self._ninjas[pid] = processes.read_variable(pid, process_group.RUN_VARIABLE)
-            if processes.read_variable(pid, DISTRIBUTE_VARIABLE):
-                self._sending.add(pid)
-            if pid in self._owner:
-                self._edges[self._owner[pid]].nests = True
-            self._adopt_children(pid, now)
+            self._add_ninja(pid, now)
 
     def _detect_local_compile(self, pid: int, program: str) -> None:
         """Change a remote job to a local one if its compiler runs on this machine.
@@ -174,19 +176,17 @@ class RunningEdges:
         flag = f"--jobserver-auth={self._auth}"
         return flag in processes.read_variable(pid, "MAKEFLAGS").split()
 
-    def _adopt_children(self, ninja: int, now: float) -> None:
-        """Assign again the children that a Ninja started before it was recognized as Ninja."""
-        start = self._known[ninja]
-        recent = [pid for pid, since in self._known.items() if since >= start]
+    def _add_ninja(self, ninja: int, now: float) -> None:
+        """Add a Ninja, and assign again the children that it started before it was recognized."""
+        self._ninjas[ninja] = processes.read_variable(ninja, process_group.RUN_VARIABLE)
+        if processes.read_variable(ninja, DISTRIBUTE_VARIABLE):
+            self._sending.add(ninja)
+        if ninja in self._owner:
+            self._edges[self._owner[ninja]].nests = True
+        recent = [pid for pid, since in self._known.items() if since >= self._known[ninja]]
         for pid in [pid for pid in recent if processes.find_parent_pid(pid) == ninja]:
             self._forget_process(pid)
             self._assign_to_edge(pid, now)
-
-    def _measure_memory(self, edge: _RunningEdge, now: float, paused: Mapping[int, float]) -> None:
-        size = sum(map(processes.read_resident_bytes, edge.members)) // _MIB
-        peak, waits = max(size, edge.job.peak_mib), now - paused.get(edge.job.pid, now)
-        age = now - edge.since
-        edge.job = replace(edge.job, resident_mib=size, peak_mib=peak, age=age, waits=waits)
 
     def _forget_process(self, pid: int) -> None:
         """Remove an ended process; with an edge's first process, also end the edge."""
@@ -204,17 +204,3 @@ class RunningEdges:
         elif pid in self._owner:
             self._edges[self._owner[pid]].members.discard(pid)
         self._owner.pop(pid, None)
-
-    def _build_snapshot(self) -> JobsSnapshot:
-        opening = self._ninjas.keys() - self._joined  # their jobs hold no tokens yet
-        busy = Counter(e.ninja for e in self._edges.values() if e.ninja not in opening)
-        idle = len(self._joined - busy.keys())
-        return JobsSnapshot(
-            # Omit a job that runs a nested Ninja: it must not be paused
-            jobs=tuple(edge.job for edge in self._edges.values() if not edge.nests),
-            ninjas=len(busy) + idle,
-            idle=idle,
-            least=busy.total() - len(busy),
-            most=busy.total(),
-            unsure=bool(self._makes) or any(edge.makes for edge in self._edges.values()),
-        )

@@ -64,11 +64,10 @@ class BuildInputs:
 
 @dataclass(frozen=True)
 class Invocation:
-    """The settings, the resolution and the environment of a build.
+    """The settings, the resolution and the environment of a build, without secrets or local paths.
 
-    `kind` is "torch" or "extension". `settings` and `resolution` contain no secrets or local paths.
-    `installed` maps the packages of the build environment to versions. `began` and `ended` are ISO
-    times.
+    `kind` is "torch" or "extension". `installed` maps the packages of the build environment to
+    versions. `began` and `ended` are ISO times.
     """
 
     kind: str
@@ -80,9 +79,9 @@ class Invocation:
 
 
 def add_source_date(env: Mapping[str, str], date: int) -> dict[str, str]:
-    """Return `env` with SOURCE_DATE_EPOCH set to the time of the source.
+    """Return `env` with SOURCE_DATE_EPOCH, which compilers and archivers use as the current time.
 
-    Compilers and archivers use this time as the current time. A value in `env` takes precedence.
+    A value in `env` takes precedence over `date`, the time of the source.
     """
     return {"SOURCE_DATE_EPOCH": str(max(date, EARLIEST_TIMESTAMP)), **env}
 

@@ -1,7 +1,4 @@
-"""Parse and format RECORD, the list of files in a wheel or an installed distribution.
-
-Format: https://packaging.python.org/specifications/recording-installed-packages/#the-record-file
-"""
+"""Parse and format RECORD, the list of files in a wheel or an installed distribution."""
 
 import base64
 import csv

@@ -1,8 +1,4 @@
-"""Store wheels in the directory that all profiles share, each with a record of its origin.
-
-A wheel is reused only for the same requirement from the same source, and only if the file is
-unchanged.
-"""
+"""Store wheels in the directory that all profiles share, each with a record of its origin."""
 
 import contextlib
 import shutil
@@ -51,7 +47,7 @@ def store_wheel(
 def find_stored_wheel(
     wheelhouse: PurePath, requirement: str, source: str
 ) -> tuple[Path, Artifact] | None:
-    """Return the stored wheel for a requirement from a source, None if missing or changed."""
+    """Return the wheel stored for a requirement from a source, None if missing or changed."""
     for path in sorted(Path(wheelhouse).glob("*.whl.json")):
         try:
             origin = manifests.read_manifest(path, WheelOrigin)
