@@ -1,21 +1,18 @@
 """Decide from the available memory how many jobs may run at once and which are paused.
 
-Each running job has a memory forecast: its peak in the last build. If no peak is recorded, the
-forecast is the 90 % quantile of the job's kind. If the job has exceeded the forecast, the forecast
-is a multiple of the job's peak so far. A margin and the possible overshoot of the largest job
-without a record are also reserved. The rest of the available memory is free for new jobs:
+Each running job has a memory forecast: its peak in the last build, otherwise the 90 % quantile of
+its kind, and a multiple of its peak so far once it has exceeded that. The memory that remains after
+a margin and the possible overshoot of the largest job without a record is free for new jobs:
 
     free = available − margin − overshoot − Σ (forecast − resident)
     jobs = running + idle + ⌊(free − idle × typical) / typical⌋
 
-When a job ends, Ninja starts the next job before the governor can inspect it. The next job may need
-twenty times as much memory. A job that does not fit is therefore paused at its start, while it uses
-little memory. Paused jobs continue when there is enough memory, the oldest first. At least one job
-always runs.
+When a job ends, Ninja starts the next one before the governor can inspect it. A job that does not
+fit is therefore paused at its start, while it uses little memory. At least one job always runs.
 
-With distributed compilation there are more jobs than local cores, and Ninja chooses their order.
-If more than `local` jobs must run on this machine (nvcc, links), the excess jobs are paused. Each
-job paused for this reason allows one more job, which may be a remote one.
+With distributed compilation, Ninja chooses the order of local and remote jobs. If more than `local`
+jobs must run on this machine (nvcc, links), the excess jobs are paused, and each of them allows one
+more job, which may be a remote one.
 """
 
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job, JobKind

@@ -1,7 +1,4 @@
-"""Inspect and pause processes, with /proc on Linux, because it is faster, otherwise with psutil.
-
-A process that has ended or belongs to another user has empty values; that is no error.
-"""
+"""Inspect and pause processes, with /proc on Linux, because it is faster, otherwise with psutil."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ HAS_PROC = sys.platform == "linux"
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE") if sys.platform == "linux" else 0
 _STOP_SIGNALS = sum(1 << number - 1 for number in (1, 2, 3, 15))  # HUP, INT, QUIT, TERM
 _MAX_READ = 1 << 20  # bytes; the command line that links libtorch has about 200 KiB
-_Answer = TypeVar("_Answer")
+_T = TypeVar("_T")
 
 
 def list_pids() -> set[int]:
@@ -36,13 +33,11 @@ def list_pids() -> set[int]:
 
 
 def find_parent_pid(pid: int) -> int:
-    """Return the process id of the parent, 0 if the process or its parent has ended.
-
-    Windows still reports the id of a dead parent, and may have reused it; psutil checks for this.
-    """
+    """Return the process id of the parent, 0 if the process or its parent has ended."""
     if HAS_PROC:
         fields = _read_proc_file(pid, "stat").rpartition(b")")[2].split()
         return int(fields[1]) if fields else 0
+    # Windows may have reused the id of a dead parent; psutil checks for this
     parent = _query_process(pid, lambda process: process.parent(), None)
     return parent.pid if parent else 0
 
@@ -81,9 +76,7 @@ def read_variable(pid: int, name: str) -> str:
     return _query_process(pid, lambda process: process.environ().get(name, ""), "")
 
 
-def _query_process(
-    pid: int, question: Callable[[psutil.Process], _Answer], unknown: _Answer
-) -> _Answer:
+def _query_process(pid: int, question: Callable[[psutil.Process], _T], unknown: _T) -> _T:
     import psutil  # noqa: PLC0415 - only where there is no /proc
 
     try:
@@ -148,10 +141,7 @@ class PausedJobs:
         self._possible = HAS_PROC
 
     def set_paused_jobs(self, jobs: frozenset[int], now: float) -> None:
-        """Pause exactly these jobs and resume all others.
-
-        A job with a pending terminating signal is resumed, so that it can end.
-        """
+        """Pause exactly these jobs and resume all others, also those that a signal is to end."""
         self._ending.update(filter(_has_pending_stop_signal, self.since))
         pids = set(filter(_is_group_leader, jobs - self._ending)) if self._possible else set()
         for pid in self.since.keys() - pids:
@@ -174,10 +164,7 @@ class PausedJobs:
             process_group.end_group(watch)
 
     def _notify_watchdog(self, pids: set[int]) -> bool:
-        """Tell the watchdog which jobs will be paused; return False if the watchdog has ended.
-
-        Call this before the pause: if this process is killed, the watchdog resumes the jobs.
-        """
+        """Name the jobs to pause to the watchdog, which resumes them if this process is killed."""
         try:
             if not self._watch:
                 argv = ("/bin/sh", "-c", _WATCHDOG_SCRIPT)

@@ -47,11 +47,8 @@ class TokenPipe:
             os.write(self._fd, _TOKEN_BYTE * tokens)
 
     def wait_for_tokens(self, seconds: float, limit: int) -> int:
-        """Wait for tokens and take up to `limit`; return how many were taken.
-
-        Returns 0 after `seconds` without tokens, and after `stop_waiting`. Polling would be too
-        slow: Ninja takes a returned token again within some hundred microseconds.
-        """
+        """Wait for tokens and take up to `limit`; return how many were taken, 0 after `seconds`."""
+        # Polling would be too slow: Ninja takes a returned token again within 1 ms
         descriptors = [self._stop, self._fd] if limit else [self._stop]
         ready, _, _ = select.select(descriptors, [], [], max(0.0, seconds))
         return 0 if self._stop in ready else self.take_tokens(limit)

@@ -1,10 +1,10 @@
 """Report the progress of a build: its jobs, memory, compiler cache hits and slowest outputs."""
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from threading import Event, Lock, Thread
 
 from tasks.core.build_activity import BuildActivity, find_heavy_jobs, find_slowest_outputs
 from tasks.core.ninja_progress import Progress, ProgressMeter
@@ -17,11 +17,7 @@ from tasks.system.output import bind_current_context, show_progress
 
 @dataclass(frozen=True)
 class ProgressMonitor:
-    """The sources from which the activity of a build is read.
-
-    `hit_rate` returns the hit rate of the compiler cache, None if unknown. `took` returns the
-    seconds of each finished output.
-    """
+    """The sources of a build's activity: hit rate of the compiler cache, seconds of each output."""
 
     hit_rate: Callable[[], float | None] = lambda: None
     took: Callable[[], Mapping[str, float]] = dict
@@ -56,12 +52,11 @@ def report_build_progress(
 ) -> Iterator[Callable[[str], None]]:
     """Yield a line handler for a build, and report the result of `sample` each second.
 
-    The reports continue while Ninja prints nothing. The remaining time is taken from `forecast`, or
-    from the number of steps if `forecast` is None.
+    The remaining time comes from `forecast`, or from the number of steps if `forecast` is None.
     """
-    reporter, is_over = _ProgressReporter(forecast=forecast, before_first=True), threading.Event()
+    reporter, is_over = _ProgressReporter(forecast=forecast, before_first=True), Event()
     report = bind_current_context(reporter.report_periodically)
-    thread = threading.Thread(target=report, args=(sample, is_over), name="watch", daemon=True)
+    thread = Thread(target=report, args=(sample, is_over), name="watch", daemon=True)
     thread.start()
     try:
         yield reporter.report_line
@@ -72,11 +67,10 @@ def report_build_progress(
 
 @dataclass
 class _ProgressReporter:
-    """The progress display of one command.
+    """The progress display of one command; `lock` protects the state from two threads.
 
     While Ninja counts steps, the display shows only Ninja's lines and no compiler output. A line of
-    CMake, which begins with `--`, means that Ninja has ended, even before its last step. `lock`
-    protects the state from two threads: one reads the build output, one samples the activity.
+    CMake, which begins with `--`, means that Ninja has ended, even before its last step.
     """
 
     meter: ProgressMeter = field(default_factory=ProgressMeter)
@@ -86,7 +80,7 @@ class _ProgressReporter:
     before_first: bool = False
     began: float = field(default_factory=time.monotonic)
     text: str = "compiling"
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: Lock = field(default_factory=Lock)
 
     def report_line(self, line: str) -> None:
         now, text = time.monotonic(), summarize_line(line)
@@ -107,9 +101,7 @@ class _ProgressReporter:
                 self.text = text
                 show_progress(text, progress)
 
-    def report_periodically(
-        self, sample: Callable[[], BuildActivity], is_over: threading.Event
-    ) -> None:
+    def report_periodically(self, sample: Callable[[], BuildActivity], is_over: Event) -> None:
         """Report the result of `sample` each second until `is_over` is set."""
         while not is_over.is_set():
             self.at_work = sample()

@@ -24,11 +24,10 @@ _COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # programs of GCC and clang
 
 @dataclass(frozen=True)
 class JobsSnapshot:
-    """The jobs at one moment.
+    """The jobs at one moment, with the bounds `least` and `most` of the tokens that they hold.
 
-    `least` and `most` are the bounds of the tokens that the jobs hold: each Ninja may run one job
-    without a token, in its implicit slot. The jobs of a Ninja that has not opened the jobserver yet
-    hold no tokens. `unsure` is True if a make is running, which may hold more tokens.
+    Each Ninja may run one job without a token, and all its jobs until it has opened the jobserver.
+    `unsure` is True if a make is running, which may hold more tokens.
     """
 
     jobs: tuple[Job, ...]
@@ -54,7 +53,7 @@ class RunningEdges:
     """The running edges of all builds that use one jobserver, updated by each sample.
 
     `peaks` has the peak MiB by output of finished local edges of this run. `shown` has the peak MiB
-    by kind, in ascending order, of the finished edges of all builds and of the expected outputs.
+    by kind, in ascending order, of all finished edges and of the expected outputs.
     """
 
     def __init__(self, auth: str, expected: Mapping[str, int]) -> None:
@@ -73,10 +72,7 @@ class RunningEdges:
         self._edges: dict[int, _RunningEdge] = {}
 
     def sample_jobs(self, now: float, paused: Mapping[int, float] | None = None) -> JobsSnapshot:
-        """Return the running jobs at `now`, in seconds of a monotonic clock.
-
-        `paused` maps the process ids of paused jobs to the start of the pause.
-        """
+        """Return the jobs that run at `now`; `paused` maps process ids to the start of the pause."""
         alive = processes.list_pids()
         for pid in self._known.keys() - alive:
             self._forget_process(pid)
@@ -150,23 +146,18 @@ class RunningEdges:
             self._add_ninja(pid, now)
 
     def _detect_local_compile(self, pid: int, program: str) -> None:
-        """Change a remote job to a local one if its compiler runs on this machine.
-
-        A compiler with -E only preprocesses, which remote jobs do on this machine, too.
-        """
+        """Change a remote job to a local one if its compiler runs on this machine."""
         edge = self._edges.get(self._owner.get(pid, 0))
         if not edge or edge.job.kind != "remote" or not _COMPILER_NAMES.fullmatch(program):
             return
-        if "-E" not in processes.read_arguments(pid):
+        if "-E" not in processes.read_arguments(pid):  # remote jobs preprocess on this machine
             expected = self._expected.get(edge.job.output, 0)
             edge.job = replace(edge.job, kind="c++", expected_mib=expected)
 
     def _is_jobserver_client(self, pid: int) -> bool:
-        """Return True if this Ninja uses the jobserver; a Ninja with -j does not.
-
-        A child of Ninja that has not called exec yet looks like a Ninja but does not count.
-        """
+        """Return True if this Ninja uses the jobserver; a Ninja with -j does not."""
         arguments, parent = processes.read_arguments(pid), processes.find_parent_pid(pid)
+        # a child of Ninja that has not called exec yet looks like a Ninja
         if parent in self._ninjas and arguments == processes.read_arguments(parent):
             return False
         has_own_limit = any(argument.startswith("-j") for argument in arguments)

@@ -66,10 +66,7 @@ class TokenSemaphore:
             _release_semaphore(self._handle, tokens, None)
 
     def wait_for_tokens(self, seconds: float, limit: int) -> int:
-        """Wait for tokens and take up to `limit`; return how many were taken.
-
-        Returns 0 after `seconds` without tokens, and as soon as `stop_waiting` is called.
-        """
+        """Wait for tokens and take up to `limit`; return how many were taken, 0 after `seconds`."""
         handles = (self._stop, self._handle) if limit else (self._stop,)
         if self._wait_for_handle(*handles, seconds=seconds) != _TOKEN:
             return 0

@@ -12,6 +12,7 @@ import shutil
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -21,34 +22,31 @@ from tasks.system import shell
 from tasks.wheels.library_linkage import Linkage, SystemDlls
 
 if TYPE_CHECKING:
-    from elftools.elf.dynamic import DynamicSegment, DynamicTag
+    from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.elffile import ELFFile
 
 ELF_MAGIC = b"\x7fELF"
 
 
 def read_elf_linkage(path: PurePath) -> Linkage | None:
-    """Return the linkage of an ELF library, None for another format (DLL, linker script).
-
-    Raises `BadArtifactError` if an ELF file is unreadable, `OSError` if the file does not exist.
-    """
+    """Return the linkage of an ELF library, None for another format (DLL, linker script)."""
+    texts: dict[str, list[str]] = {"soname": [], "needed": [], "rpath": [], "runpath": []}
     with Path(path).open("rb") as stream:
         if stream.read(len(ELF_MAGIC)) != ELF_MAGIC:
             return None
         try:
             with open_elf(stream) as elf:
                 dynamic = cast("Iterator[DynamicSegment]", elf.iter_segments("PT_DYNAMIC"))
-                tags = [tag for segment in dynamic for tag in segment.iter_tags()]
+                for tag in chain.from_iterable(segment.iter_tags() for segment in dynamic):
+                    kind = str(tag.entry.d_tag).removeprefix("DT_").lower()
+                    if kind in texts:
+                        texts[kind].append(str(getattr(tag, kind)))
                 machine = str(elf["e_machine"])
         except ValueError as error:
             raise build_unreadable_error(path, error) from error
-    return Linkage(
-        machine,
-        soname="".join(_read_tags(tags, "DT_SONAME")),
-        needed=_read_tags(tags, "DT_NEEDED"),
-        rpath=_read_folder_tags(tags, "DT_RPATH"),
-        runpath=_read_folder_tags(tags, "DT_RUNPATH"),
-    )
+    rpath, runpath = (":".join(texts[kind]).split(":") for kind in ("rpath", "runpath"))
+    folders = tuple(filter(None, rpath)), tuple(filter(None, runpath))  # empty ones are padding
+    return Linkage(machine, "".join(texts["soname"]), tuple(texts["needed"]), *folders)
 
 
 @contextlib.contextmanager
@@ -71,25 +69,12 @@ def build_unreadable_error(path: PurePath, what: object) -> BadArtifactError:
     return BadArtifactError(problem, location=str(path), hint=hint)
 
 
-def _read_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
-    attribute = kind.removeprefix("DT_").lower()
-    return tuple(str(getattr(tag, attribute)) for tag in tags if tag.entry.d_tag == kind)
-
-
-def _read_folder_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
-    """Return the directories in a dynamic tag; skip empty ones, which are padding."""
-    return tuple(part for text in _read_tags(tags, kind) for part in text.split(":") if part)
-
-
 # `	libgomp.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libgomp.so.1` in every locale
 _LDCONFIG_ENTRY = re.compile(r"^\s+(\S+) \(.*\) => (/.*)$", re.MULTILINE)
 
 
 def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    """Return the files in the loader's cache by library name, the preferred file first.
-
-    The result is empty if the system has no such cache (musl, Nix).
-    """
+    """Return the files in the loader's cache by library name, {} if there is no cache (musl)."""
     # the PATH of a user often lacks /sbin
     folders = os.pathsep.join([env.get("PATH", ""), "/usr/sbin", "/sbin"])
     program = shutil.which("ldconfig", path=folders)
@@ -138,10 +123,7 @@ _IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # DLLs to load with the file, and a
 
 
 def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
-    """Return the names of the DLLs that a PE file needs in lower case, None for another format.
-
-    Raises `BadArtifactError` if a PE file is unreadable.
-    """
+    """Return the names of the DLLs that a PE file needs in lower case, None for another format."""
     with path.open("rb") as stream:
         if stream.read(len(_DOS_MAGIC)) != _DOS_MAGIC:
             return None

@@ -1,8 +1,4 @@
-"""Read the symbols that a library exports, from ELF or from a Windows import library.
-
-Symbols in an anonymous namespace and instantiations of C++ standard library templates are omitted:
-no other library can depend on them, but they would change the ABI fingerprint.
-"""
+"""Read the symbols that a library exports, from ELF or from a Windows import library."""
 
 import re
 import struct
@@ -27,7 +23,8 @@ _IMPORT_PREFIX = b"__imp_"
 def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
     """Return the symbols that a library exports, None for other formats (macOS, a DLL).
 
-    Raises `BadArtifactError` for an unreadable ELF file or archive, `OSError` for a missing one.
+    Symbols in an anonymous namespace and instantiations of C++ standard library templates are
+    omitted: no other library can depend on them, but they would change the ABI fingerprint.
     """
     with Path(path).open("rb") as stream:
         magic = stream.read(len(_ARCHIVE_SIGNATURE))
@@ -40,11 +37,8 @@ def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
                 return None
         except (ValueError, struct.error) as error:
             raise build_unreadable_error(path, error) from error
-    return frozenset(
-        name.decode("utf-8", "backslashreplace")
-        for name in names
-        if not any(part in name for part in _ANONYMOUS_NAMESPACES)
-    )
+    named = (n for n in names if not any(part in n for part in _ANONYMOUS_NAMESPACES))
+    return frozenset(name.decode("utf-8", "backslashreplace") for name in named)
 
 
 def demangle_symbol(name: str) -> tuple[str, str]:

@@ -31,10 +31,9 @@ _LOADER_LIBRARY = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # the dynamic load
 class TargetEnvironment:
     """What provides the libraries outside a wheel on another machine.
 
-    `requires` are the requirements of the wheel. `system` are the libraries that every manylinux
-    system has, None if unknown. `against` is the torch version that an extension was built against,
-    an empty string for other wheels. `windows` are the DLLs of Windows and Python, None if unknown.
-    `is_torch` is True for torch. `cuda` are the CUDA major versions in names of needed libraries.
+    `system` and `windows` are the libraries that every manylinux system, or Windows and Python,
+    have; None if unknown. `against` is the torch version that an extension was built against.
+    `cuda` are the CUDA major versions of the needed libraries.
     """
 
     requires: Sequence[Requirement]
@@ -60,8 +59,7 @@ def find_external_libraries(
 ) -> list[ExternalLibrary]:
     """Return the libraries outside the wheel that libraries in the wheel need, sorted by name.
 
-    The search is that of the loader, in a site-packages directory that contains only the wheel and
-    NVIDIA's packages. The libraries of the build machine are ignored.
+    The search is that of the loader, but only in the wheel and in NVIDIA's packages.
     """
     machine = next((one.machine for one in libraries.values()), "")
     wheel_libraries = {str(_SITE_PACKAGES / name): linkage for name, linkage in libraries.items()}
@@ -125,10 +123,7 @@ def _check_nvidia_library(
 
 
 def _describe_torch(target: TargetEnvironment) -> str:
-    """Return how the wheel gets torch, an empty string if it does not use torch.
-
-    The libraries of torch are loaded before those of a wheel that uses torch.
-    """
+    """Return how the wheel gets torch, whose libraries are loaded first; "" if it uses no torch."""
     if any(canonicalize_name(one.name) == "torch" for one in target.requires):
         return "torch"
     built = f"torch {target.against} (used for the build, but not in Requires-Dist)"

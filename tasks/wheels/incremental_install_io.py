@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 import sys
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from urllib.parse import quote
+from zipfile import ZipFile
 
 from tasks.core.errors import CommandFailedError
 from tasks.core.model import Command
@@ -28,8 +28,8 @@ def _build_installer_files(
 ) -> dict[str, bytes] | None:
     """Return the installer's files for the wheel `new` by name, None for an unknown format.
 
-    `own` are the present files of the installer, `old` the possible paths of the previous wheel.
-    A format is known only if the present file is, byte for byte, that of the previous wheel.
+    `own` are the present files. They must be as expected for the previous wheel, at a path in
+    `old`.
     """
     contents = dict(own)
     installer = own.get("INSTALLER", b"").decode().strip()
@@ -93,7 +93,7 @@ class _StagedFiles:
         self.rows: dict[str, RecordRow] = {}
         self._paths: dict[str, Path] = {}
 
-    def unpack_members(self, wheel: zipfile.ZipFile, names: Iterable[str]) -> None:
+    def unpack_members(self, wheel: ZipFile, names: Iterable[str]) -> None:
         """Extract `names` with the default file mode and executable bits, like uv and pip."""
         recorded = wheel_archive_io.read_record(wheel)
         for name in names:
@@ -122,10 +122,9 @@ class _StagedFiles:
 
 @dataclass(frozen=True)
 class WheelUpdate:
-    """An update of the installation `here` from the wheel `before` to the wheel `wheel`.
+    """An update of the installation `here` from the wheel `before` to `wheel`, both verified.
 
-    Both wheels are verified. `places` are the paths from which `before` may have been installed.
-    `scratch` is a temporary directory of torchyard, on the same disk as the installation.
+    `before` may have been installed from any of `places`. `scratch` is a temporary directory.
     """
 
     here: InstalledWheel
@@ -139,7 +138,7 @@ class WheelUpdate:
 
 def update_installed_wheel(update: WheelUpdate) -> int | None:
     """Update the installation; return the number of changed files, None if pip or uv must do it."""
-    with zipfile.ZipFile(update.before) as old, zipfile.ZipFile(update.wheel) as new:
+    with ZipFile(update.before) as old, ZipFile(update.wheel) as new:
         change = installed_wheel_io.compare_wheels(update.here, old, new)
         paths = [update.here.info / name for name in installed_wheel_io.INSTALLER_FILES]
         present = {p.name: p.read_bytes() for p in paths if p.name != "RECORD" and p.is_file()}
@@ -160,8 +159,13 @@ def update_installed_wheel(update: WheelUpdate) -> int | None:
 def _swap_files(update: WheelUpdate, change: WheelDifference, staged: _StagedFiles) -> None:
     here, site = update.here, update.here.site
     info = site / change.info
-    all_rows = {**staged.rows, **change.rows, **here.rows}
-    _write_record(staged, all_rows.values(), here, here.info)
+
+    def write_record(rows: Iterable[RecordRow], folder: Path) -> None:
+        staged.write_file("RECORD", wheel_record.format_record(rows, here.ending).encode())
+        del staged.rows["RECORD"]  # RECORD lists itself without a digest
+        staged.move_into_place("RECORD", folder / "RECORD")
+
+    write_record({**staged.rows, **change.rows, **here.rows}.values(), here.info)
     for name in change.written:
         staged.move_into_place(name, site / name)
         _remove_bytecode(site / name)
@@ -176,15 +180,7 @@ def _swap_files(update: WheelUpdate, change: WheelDifference, staged: _StagedFil
     for path in [*info.rglob("*")]:  # remove files of the previous wheel
         if path.is_file() and path.relative_to(site).as_posix() not in new_members:
             _remove_file(path, site)
-    _write_record(staged, _list_new_rows(update, change, staged), here, info)
-
-
-def _write_record(
-    staged: _StagedFiles, rows: Iterable[RecordRow], here: InstalledWheel, info: Path
-) -> None:
-    staged.write_file("RECORD", wheel_record.format_record(rows, here.ending).encode())
-    del staged.rows["RECORD"]  # RECORD lists itself without a digest
-    staged.move_into_place("RECORD", info / "RECORD")
+    write_record(_list_new_rows(update, change, staged), info)
 
 
 def _remove_bytecode(path: Path) -> None:

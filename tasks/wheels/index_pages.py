@@ -15,10 +15,9 @@ _API_META = {"api-version": "1.1"}
 
 @dataclass(frozen=True)
 class IndexFile:
-    """A wheel on the index.
+    """A wheel on the index; `yanked` is the reason why the file was yanked, or "".
 
-    `sha256` is the digest of the wheel, `metadata` the sha256 of the METADATA file. `uploaded` is
-    in UTC (`2026-11-22T10:00:00Z`). `yanked` is the reason why the file was yanked, or "".
+    `metadata` is the sha256 of the METADATA file. `uploaded` is in UTC (`2026-11-22T10:00:00Z`).
     """
 
     filename: str

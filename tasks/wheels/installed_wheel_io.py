@@ -1,11 +1,11 @@
 """Inspect an installed distribution by names, sizes and times of its files, not by contents."""
 
 import stat
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.parser import BytesParser
 from pathlib import Path, PurePosixPath
+from zipfile import ZipFile
 
 from tasks.system import files
 from tasks.wheels import wheel_record
@@ -14,11 +14,7 @@ from tasks.wheels.wheel_record import RecordRow
 
 @dataclass(frozen=True)
 class InstalledWheel:
-    """An installed distribution.
-
-    `site` is the site-packages directory, and `info` the dist-info directory in `site`. `rows` are
-    the rows of RECORD by path, and `ending` is the line ending of RECORD.
-    """
+    """An installed distribution, with the rows and the line ending of RECORD."""
 
     site: Path
     info: Path
@@ -41,10 +37,7 @@ def has_all_files(site: Path, name: str) -> bool:
 
 
 def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel | None:
-    """Return the distribution, None if modified or if the sha256 of RECORD is not `digest`.
-
-    A file that is newer than RECORD counts as modified.
-    """
+    """Return the distribution, None if modified or if the sha256 of RECORD is not `digest`."""
     record = _find_record(site, name)
     if not record or not digest or files.read_artifact(record).sha256 != digest:
         return None
@@ -61,6 +54,7 @@ def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel 
             status = (site / row.path).lstat()
         except OSError:
             return None
+        # a file that is newer than RECORD counts as modified
         same_size = stat.S_ISREG(status.st_mode) and str(status.st_size) == row.size
         if not same_size or status.st_mtime_ns > newest:
             return None
@@ -88,9 +82,8 @@ _COMPARED_FIELDS = {
 class WheelDifference:
     """The difference between an installed wheel and a new wheel; paths are as in RECORD.
 
-    `info` is the name of the new dist-info directory, and `described` are the new wheel's files in
-    it. `written` and `vanished` are the changed and the removed files outside dist-info. `rows` are
-    the RECORD rows of the new wheel. `kept` are the rows of installed scripts and bytecode.
+    `described` are the files in `info`, the new dist-info directory. `written` and `vanished` are
+    changed and removed files outside it. `kept` are the rows of installed scripts and bytecode.
     """
 
     info: str
@@ -101,9 +94,7 @@ class WheelDifference:
     kept: tuple[RecordRow, ...]
 
 
-def compare_wheels(
-    here: InstalledWheel, old: zipfile.ZipFile, new: zipfile.ZipFile
-) -> WheelDifference | None:
+def compare_wheels(here: InstalledWheel, old: ZipFile, new: ZipFile) -> WheelDifference | None:
     """Return the difference from the installed `old` to `new`, None if an installer is needed."""
     (old_info, before), (info, after) = _read_record_rows(old), _read_record_rows(new)
     old_rows = {path: row for path, row in before.items() if path != f"{old_info}/RECORD"}
@@ -139,7 +130,7 @@ def is_bytecode(path: str) -> bool:
     return path.endswith(".pyc") and PurePosixPath(path).parent.name == "__pycache__"
 
 
-def _read_record_rows(archive: zipfile.ZipFile) -> tuple[str, dict[str, RecordRow]]:
+def _read_record_rows(archive: ZipFile) -> tuple[str, dict[str, RecordRow]]:
     """Return the name of dist-info, and the rows of RECORD by path; skip missing members."""
     record = next(n for n in archive.namelist() if n.endswith(".dist-info/RECORD"))
     rows = wheel_record.parse_record(archive.read(record).decode("utf-8"))
@@ -151,7 +142,7 @@ def _is_within(path: str, folder: str) -> bool:
     return path.startswith(f"{folder}/")
 
 
-def _read_compared_metadata(archive: zipfile.ZipFile, info: str) -> list[object]:
+def _read_compared_metadata(archive: ZipFile, info: str) -> list[object]:
     """Return entry_points.txt and the metadata fields that an update in place must not change."""
     names, members = (*_COMPARED_FIELDS, "entry_points.txt"), set(archive.namelist())
     texts = {n: archive.read(f"{info}/{n}") if f"{info}/{n}" in members else b"" for n in names}

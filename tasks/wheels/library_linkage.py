@@ -13,8 +13,7 @@ from tasks.core.errors import BadArtifactError
 from tasks.core.text_formatting import format_short_list
 from tasks.wheels.nvidia_packages import find_nvidia_package
 
-# The origin of a library: the wheel itself, the CUDA toolkit or NVIDIA's packages, another Python
-# package, the build directory or the source tree, the system, the driver
+# "toolkit" includes NVIDIA's packages, "environment" all other Python packages, "build" the sources
 LibraryOrigin = Literal["wheel", "toolkit", "environment", "build", "system", "driver"]
 
 
@@ -28,9 +27,8 @@ class ExportedSymbols:
 
 @dataclass(frozen=True)
 class ExportedSymbolsCache:
-    """wheel-symbols.json: the exported symbols of the libraries of the last torch.
+    """wheel-symbols.json: the exported symbols of the last torch's libraries by RECORD digest.
 
-    The keys of `libraries` are RECORD digests, or size and time of a library without RECORD.
     `reader` is the version of the code that read the symbols.
     """
 
@@ -40,11 +38,7 @@ class ExportedSymbolsCache:
 
 @dataclass(frozen=True)
 class Linkage:
-    """The dynamic section of a library or of a program.
-
-    `machine` is the ELF architecture ("EM_X86_64"). `soname` is "" if it has none. `needed` are
-    the needed libraries. `rpath` and `runpath` are directories that may contain `$ORIGIN`.
-    """
+    """The dynamic section of a library or program; `rpath` and `runpath` may contain `$ORIGIN`."""
 
     machine: str
     soname: str = ""
@@ -64,10 +58,9 @@ class SystemDlls:
 
 @dataclass(frozen=True)
 class LinkageCache:
-    """wheel-linkages.json: the linkages of the libraries of the last wheel.
+    """wheel-linkages.json: the linkages of the last wheel's libraries by RECORD digest.
 
-    `libraries` maps the RECORD digest of each library to the linkage, None for a file that is not
-    ELF. `reader` is the version of the code that read the linkages.
+    The linkage of a file that is not ELF is None. `reader` is the version of the reading code.
     """
 
     reader: int
@@ -111,10 +104,10 @@ class LoadedLibrary:
 
 @dataclass(frozen=True)
 class LibrarySearch:
-    """The search path of the loader, except RPATH and RUNPATH.
+    """The search path of the loader, except RPATH and RUNPATH; `path` is LD_LIBRARY_PATH.
 
-    `path` is LD_LIBRARY_PATH. `cache` is the loader's cache, which maps library names to files.
-    `folders` are searched last. `look` returns the linkage of a file, None if there is no library.
+    `cache` maps library names to files. `folders` are searched last. `look` returns the linkage of
+    a file, None if there is no library.
     """
 
     path: tuple[str, ...]
@@ -133,11 +126,7 @@ class LibraryNeed:
 
 
 def sort_by_load_order(libraries: Mapping[str, Linkage]) -> list[str]:
-    """Return the libraries of a wheel in load order.
-
-    The libraries that torch opens first come first, then libraries that no other library needs.
-    The remaining libraries come last: they are loaded because another library needs them.
-    """
+    """Return first the libraries that torch opens, then those that nothing needs, then others."""
     needed = {name for linkage in libraries.values() for name in linkage.needed}
 
     def compute_rank(name: str) -> tuple[bool | str, ...]:
@@ -162,10 +151,8 @@ def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) ->
             if one.place in opened:
                 continue
             opened[one.place] = one
-            missing = [name for name in one.linkage.needed if name not in places]
-            found = {name: _find_library(name, one, search) for name in missing}
-            for name, dependency in found.items():
-                if dependency:
+            for name in [name for name in one.linkage.needed if name not in places]:
+                if dependency := _find_library(name, one, search):
                     places[name] = dependency.place
                     places.setdefault(dependency.linkage.soname or name, dependency.place)
                     waiting.append(dependency)
@@ -228,11 +215,7 @@ def resolve_library_origins(
     needs: Sequence[LibraryNeed],
     owner: Callable[[str], LibraryOrigin],
 ) -> WheelLibraries:
-    """Return what each library of the wheel needs, with the origin of each needed library.
-
-    `needs` are the needs of `libraries`, with paths inside the wheel. `owner` returns the origin of
-    a file or directory. Raises `BadArtifactError` if a needed library is not found.
-    """
+    """Return what each library needs, with origins; raise `BadArtifactError` if that is missing."""
     users: dict[str, list[str]] = defaultdict(list)  # of the libraries that are not found
     for need in needs:
         if not need.place and not is_driver_library(need.name):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path, PurePath
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, cast
 
 from tasks.core.errors import BadArtifactError, CommandFailedError
 from tasks.core.model import Arch, Command
@@ -19,18 +19,11 @@ from tasks.wheels import dynamic_linkage_io
 from tasks.wheels.dynamic_linkage_io import ELF_MAGIC
 
 BinaryData = mmap.mmap | bytes
+_Section = tuple[str, int, int]  # name, start and size in bytes
 
 _PE_MAGIC, _ARCHIVE_MAGIC = b"MZ", b"!<arch>\n"
 _MEMBER_HEADER_SIZE = 60  # bytes of the header of a member, see ar(5)
 _PE_ENTRY = struct.Struct("<8s8xII")  # fields: name, size in the file, offset
-
-
-class _Section(NamedTuple):
-    """A section of an object file; `start` and `size` are in bytes."""
-
-    name: str
-    start: int
-    size: int
 
 
 def _read_sections(data: BinaryData) -> Iterator[_Section]:
@@ -53,7 +46,7 @@ def _read_elf_sections(stream: BinaryIO, begin: int = 0) -> Iterator[_Section]:
     with dynamic_linkage_io.open_elf(stream) as elf:
         for section in elf.iter_sections():
             if section["sh_type"] != "SHT_NOBITS":  # a section without data in the file
-                yield _Section(section.name, begin + section["sh_offset"], section["sh_size"])
+                yield section.name, begin + section["sh_offset"], section["sh_size"]
 
 
 def _read_pe_sections(data: BinaryData) -> Iterator[_Section]:
@@ -64,7 +57,7 @@ def _read_pe_sections(data: BinaryData) -> Iterator[_Section]:
     count, optional = struct.unpack_from("<6xH12xH", data, offset)
     for number in range(count):
         name, size, start = _PE_ENTRY.unpack_from(data, offset + 24 + optional + 40 * number)
-        yield _Section(name.rstrip(b"\0").decode("ascii", "replace"), start, size)
+        yield name.rstrip(b"\0").decode("ascii", "replace"), start, size
 
 
 # `ELF file    1: libtorch_cuda.1.sm_75.cubin` and `PTX file    1: k.1.sm_90.ptx`
@@ -87,30 +80,11 @@ class MachineCodeImages:
 
     @property
     def common_code(self) -> MachineCode:
-        """Return the architectures with at least a quarter of the images of the most frequent one.
-
-        libtorch_cuda of 2.15 has 476 images of each target architecture. For some other
-        architectures (`8.9`, `9.0a`) it has 1 to 59 images of single kernels, which are not enough.
-        """
+        """Return the architectures with at least a quarter of the images of the most common one."""
+        # libtorch_cuda of 2.15 has 476 images for each target, and 1 to 59 for some others (`9.0a`)
         least = max([*self.cubins.values(), *self.ptx.values()], default=0) / 4
         kinds = (self.cubins, self.ptx)
         return MachineCode(*(frozenset(a for a, n in kind.items() if n >= least) for kind in kinds))
-
-
-def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImages:
-    """Return the device code images of a library, as cuobjdump lists them."""
-    if not Path(library).is_file():
-        raise _build_missing_error(library)
-    argv = (cuobjdump, "-lelf", "-lptx", str(library))
-    env, purpose = shell.build_host_env(), f"list the machine code of {library.name}"
-    try:
-        listing = shell.capture_output(Command(argv, env, purpose, timeout=_CUOBJDUMP_TIMEOUT))
-    except CommandFailedError as error:
-        if _NO_DEVICE_CODE not in error.output:
-            hint = f"to see the output, run: {' '.join(argv)}"
-            raise BadArtifactError(error.message, location=str(library), hint=hint) from error
-        listing = ""
-    return parse_cuobjdump_listing(listing)
 
 
 def parse_cuobjdump_listing(listing: str) -> MachineCodeImages:
@@ -138,18 +112,18 @@ def has_device_code(library: PurePath) -> bool:
     """Return True if a library has a section for device code; the content is not read."""
     names = (*_LINKED_SECTIONS, *_RELOCATABLE_SECTIONS)
     with _open_library(library) as data:
-        return any(part.name in names for part in _read_sections(data))
+        return any(name in names for name, _, _ in _read_sections(data))
 
 
 def read_fatbin_images(library: PurePath) -> MachineCodeImages:
     """Return the images of a library without cuobjdump; raise `BadArtifactError` if unreadable."""
     images = MachineCodeImages(Counter(), Counter())
     with _open_library(library) as data:
-        parts = list(_read_sections(data))
+        sections = list(_read_sections(data))
         for names in (_LINKED_SECTIONS, _RELOCATABLE_SECTIONS):
-            for part in parts:
-                if part.name in names:
-                    _count_images(images, data, part)
+            for name, start, size in sections:
+                if name in names:
+                    _count_images(images, data, start, start + size)
             if images.cubins or images.ptx:
                 break
     return images
@@ -177,9 +151,8 @@ def _build_missing_error(library: PurePath) -> BadArtifactError:
     return BadArtifactError("the library does not exist", location=str(library), hint=hint)
 
 
-def _count_images(found: MachineCodeImages, data: BinaryData, part: _Section) -> None:
-    """Add the images in a section to `found`; raise `ValueError` if the format is unknown."""
-    offset, end = part.start, part.start + part.size
+def _count_images(found: MachineCodeImages, data: BinaryData, offset: int, end: int) -> None:
+    """Add the images in a section to `found`; raise `ValueError` for an unknown format."""
     while 0 <= (offset := data.find(_FATBIN_MAGIC, offset, end)) <= end - _CONTAINER_HEADER.size:
         _, version, header, size = _CONTAINER_HEADER.unpack_from(data, offset)
         at, offset = offset + header, offset + header + size
@@ -202,11 +175,22 @@ class MachineCodeReader:
 
     cuobjdump: str = ""
 
-    def read_images(self, library: Path) -> MachineCodeImages:
+    def read_images(self, library: PurePath) -> MachineCodeImages:
         """Return the images of a library; raise `BadArtifactError` if the file is unreadable."""
-        if self.cuobjdump:
-            return read_cuobjdump_images(self.cuobjdump, library)
-        return read_fatbin_images(library)
+        if not self.cuobjdump:
+            return read_fatbin_images(library)
+        if not Path(library).is_file():
+            raise _build_missing_error(library)
+        argv = (self.cuobjdump, "-lelf", "-lptx", str(library))
+        env, purpose = shell.build_host_env(), f"list the machine code of {library.name}"
+        try:
+            listing = shell.capture_output(Command(argv, env, purpose, timeout=_CUOBJDUMP_TIMEOUT))
+        except CommandFailedError as error:
+            if _NO_DEVICE_CODE not in error.output:
+                hint = f"to see the output, run: {' '.join(argv)}"
+                raise BadArtifactError(error.message, location=str(library), hint=hint) from error
+            listing = ""
+        return parse_cuobjdump_listing(listing)
 
     def __str__(self) -> str:
         return "cuobjdump" if self.cuobjdump else "its own headers"

@@ -23,9 +23,8 @@ _MIN_VERSION_PARTS = 3  # minimum number of parts in a version
 class NvidiaPackage:
     """A package of NVIDIA; `name` is without `nvidia-` and `-cu12`.
 
-    `extra` is the extra of cuda-toolkit that installs the package, "" for packages outside the
-    toolkit. `numbered` tells whether the file names of the libraries contain the whole version of
-    the package, the beginning of the version, or another number.
+    `extra` is the extra of cuda-toolkit that installs the package, or "". `numbered` tells whether
+    the names of library files end in the whole version, in its beginning, or in another number.
     """
 
     name: str
@@ -88,10 +87,7 @@ def find_package_by_distribution(name: str) -> NvidiaPackage | None:
 def find_declared_requirement(
     of: NvidiaPackage, requires: Iterable[Requirement], majors: Collection[int] = ()
 ) -> str:
-    """Return the first requirement in `requires` that installs the package `of`, "" without one.
-
-    The requirement must be for one of the CUDA `majors`; if `majors` is empty, any CUDA will do.
-    """
+    """Return the requirement that installs `of` for one of `majors` (empty: any CUDA), or ""."""
     pattern = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
     names = {of.format_distribution(major) for major in majors}
     for requirement in requires:
@@ -138,9 +134,8 @@ def is_in_package_folder(place: PurePosixPath) -> bool:
 def build_pinned_requirement(of: NvidiaPackage, cuda: str, file: str) -> str:
     """Return the requirement for the package with the library `file` of CUDA `cuda`.
 
-    `libcublas.so.12.4.5.8` of CUDA 12.4.131 → `nvidia-cublas-cu12==12.4.5.8`. If the file name has
-    only the beginning of the version, the requirement allows all versions with that beginning. If
-    the file name has another number, the requirement allows all versions of that CUDA release.
+    `libcublas.so.12.4.5.8` → `nvidia-cublas-cu12==12.4.5.8`. If the name of the file has no whole
+    version, all versions with the same beginning or of that CUDA release are allowed.
     """
     major, minor = cuda.split(".")[:2]
     numbers = _FILE_VERSION.search(file)

@@ -182,10 +182,8 @@ def upload_index(dest: str, index: PurePath, log: PurePath) -> None:
         shell.run_command(Command(argv, env, "upload the index", log=log))
         return
     if not shutil.which("rsync"):
-        raise MissingToolError(
-            "rsync, which uploads the index, is not installed",
-            hint=f"{format_install_command('rsync')}, on this machine and on the server",
-        )
+        hint = f"{format_install_command('rsync')}, on this machine and on the server"
+        raise MissingToolError("rsync, which uploads the index, is not installed", hint=hint)
     for options in _RSYNC_PASSES:
         argv = ("rsync", "-rt", *options, "--", f"{Path(index)}/", dest)
         shell.run_command(Command(argv, env, f"upload the index to {dest}", log=log))

@@ -22,6 +22,7 @@ from tasks.wheels.build_inputs import BuildInputs, Invocation, SourceInfo
 if TYPE_CHECKING:
     from cyclonedx.model.component import Component
 
+_JsonObject = dict[str, Any]
 SBOM_PATH = "sboms/torchyard.cdx.json"  # path relative to dist-info
 _TORCHYARD_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/torchyard")
 _GITHUB_URL = "https://github.com/"
@@ -128,9 +129,7 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 
 
-def build_statement(
-    inputs: BuildInputs, artifact: Artifact, invocation: Invocation
-) -> dict[str, Any]:
+def build_statement(inputs: BuildInputs, artifact: Artifact, invocation: Invocation) -> _JsonObject:
     """Return the provenance statement (in-toto, SLSA) of a wheel as a JSON object."""
     # The built package is excluded, because it may be installed already
     excluded = {"torch", canonicalize_name(inputs.name)}
@@ -163,9 +162,7 @@ def build_statement(
     }
 
 
-def _list_dependencies(
-    inputs: BuildInputs, installed: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
+def _list_dependencies(inputs: BuildInputs, installed: Mapping[str, str]) -> Iterator[_JsonObject]:
     """Yield the sources, the tools, and the packages, those of the CUDA toolkit first."""
     tree = inputs.tree
     digest = {"gitCommit": tree.commit, "sha256": tree.digest}

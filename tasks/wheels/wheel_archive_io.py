@@ -1,12 +1,12 @@
 """Read and verify wheel files: RECORD digests, tags and contents."""
 
 import hashlib
-import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from packaging import tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -20,19 +20,14 @@ LIBRARY_SUFFIXES = (".so", ".pyd", ".dll", ".dylib")
 
 
 def verify_wheel(wheel: PurePath, python_version: str) -> Mapping[str, str]:
-    """Verify file name, tags and RECORD of a wheel; return the RECORD digests by path.
-
-    Raises `BadArtifactError`, which names the member that does not match.
-    """
+    """Verify tags and RECORD of a wheel; return the RECORD digests by path, or raise an error."""
     require_tags(wheel, python_version)
     with open_wheel(wheel) as archive:
         require_recorded(archive, recorded := read_record(archive), wheel)
     return recorded
 
 
-def require_recorded(
-    archive: zipfile.ZipFile, recorded: Mapping[str, str], wheel: PurePath
-) -> None:
+def require_recorded(archive: ZipFile, recorded: Mapping[str, str], wheel: PurePath) -> None:
     """Raise `BadArtifactError` if a member does not match its RECORD digest in `recorded`."""
     for member in archive.infolist():
         digest = require_member_digest(member, recorded, wheel)
@@ -41,12 +36,12 @@ def require_recorded(
 
 
 @contextmanager
-def open_wheel(wheel: PurePath) -> Iterator[zipfile.ZipFile]:
+def open_wheel(wheel: PurePath) -> Iterator[ZipFile]:
     """Yield the archive of a wheel. Raises `BadArtifactError` if the archive is not valid."""
     try:
-        with zipfile.ZipFile(wheel) as archive:
+        with ZipFile(wheel) as archive:
             yield archive
-    except (zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
+    except (BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
         raise _build_wheel_error(wheel, f"the archive cannot be read: {error}") from error
 
 
@@ -87,13 +82,13 @@ def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, st
     return {}
 
 
-def read_record(archive: zipfile.ZipFile) -> dict[str, str]:
+def read_record(archive: ZipFile) -> dict[str, str]:
     """Return the RECORD digests by path. Raises `BadArtifactError` unless one RECORD exists."""
     text = archive.read(find_dist_info_file(archive, "RECORD")).decode("utf-8")
     return {path: digest for path, digest, _ in wheel_record.parse_record(text)}
 
 
-def find_dist_info_file(archive: zipfile.ZipFile, name: str) -> str:
+def find_dist_info_file(archive: ZipFile, name: str) -> str:
     """Return the path of a dist-info file. Raises `BadArtifactError` unless exactly one exists."""
     suffix = f".dist-info/{name}"
     members = [one for one in archive.namelist() if one.count("/") == 1 and one.endswith(suffix)]
@@ -109,13 +104,8 @@ def read_wheel_metadata(wheel: Path) -> str:
         return archive.read(find_dist_info_file(archive, "METADATA")).decode("utf-8")
 
 
-def require_member_digest(
-    member: zipfile.ZipInfo, recorded: Mapping[str, str], wheel: PurePath
-) -> str:
-    """Return the RECORD digest of a member, "" for directories, RECORD and its signatures.
-
-    Raises `BadArtifactError` if RECORD has no sha256 or the path leads out of the wheel.
-    """
+def require_member_digest(member: ZipInfo, recorded: Mapping[str, str], wheel: PurePath) -> str:
+    """Return the RECORD digest of a member, "" for directories, RECORD and its signatures."""
     name = member.filename
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:
@@ -132,7 +122,7 @@ def build_member_error(name: str, wheel: PurePath) -> BadArtifactError:
     return _build_wheel_error(wheel, f"its member {name} does not match RECORD")
 
 
-def hash_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
+def hash_member(archive: ZipFile, member: ZipInfo) -> str:
     """Return the sha256 of the content of a member, in the notation of RECORD."""
     with archive.open(member) as stream:
         return copy_and_hash(stream, None)

@@ -27,10 +27,9 @@ _Outcome = tuple[CheckStatus, str, str]  # status, detail, remedy
 
 @dataclass(frozen=True)
 class RecordedWheel:
-    """The record of a wheel in the manifests of a profile.
+    """The artifact in a manifest of a profile, with the GPU architectures of each library.
 
-    `artifact` is None if the profile did not build the wheel; `why` is then the reason. `archs` are
-    the GPU architectures of each library at build time.
+    `artifact` is None if the profile did not build the wheel; `why` is then the reason.
     """
 
     artifact: Artifact | None = None
@@ -98,9 +97,7 @@ def _check_sbom(wheel: WheelInfo) -> _Outcome:
     return "passed", f"{wheel.name} {wheel.version}: {count} components{remark}", ""
 
 
-def _check_machine_code(
-    wheel: WheelInfo, recorded: RecordedWheel, knowledge: Knowledge
-) -> _Outcome:
+def _check_machine_code(wheel: WheelInfo, recorded: RecordedWheel, known: Knowledge) -> _Outcome:
     for library, problem in wheel.unreadable.items():
         return "failed", f"{library}: {problem}", _FETCH_HINT
     now_archs = {
@@ -115,7 +112,7 @@ def _check_machine_code(
         detail = f"the wheel contains {_format_library_archs(now)}, but the build recorded {built}"
         return "failed", detail, _REBUILD_HINT
     target_archs = documents.read_target_archs(wheel.statement)
-    if missing := list(_find_missing_code(wheel, target_archs, knowledge)):
+    if missing := list(_find_missing_code(wheel, target_archs, known)):
         return "failed", "; ".join(missing), _REBUILD_HINT
     if not target_archs and not before:
         return "not run", "no GPU target is recorded for the wheel", ""

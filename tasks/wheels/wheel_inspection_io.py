@@ -2,13 +2,13 @@
 
 import json
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from email.parser import HeaderParser
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from packaging.requirements import Requirement
 
@@ -28,10 +28,9 @@ class WheelInfo:
     """The contents of a wheel; the mappings have the paths of libraries as keys.
 
     `problem` describes a mismatch between RECORD and the members, "" if they match. `sbom` and
-    `statement` are None if missing, {} if unreadable. `linkages` is for Linux libraries. `dlls` has
-    the DLLs that each Windows library needs. `images` is for libraries with device code, and
-    `unreadable` has the error messages. `system` and `windows` are the libraries that every Linux
-    or Windows machine has, None if unknown.
+    `statement` are None if missing, {} if unreadable. `dlls` are the DLLs that each Windows library
+    needs. `images` is for libraries with device code, `unreadable` has error messages. `system` and
+    `windows` are the libraries that every Linux or Windows machine has, None if unknown.
     """
 
     artifact: Artifact
@@ -69,10 +68,7 @@ def inspect_wheel(wheel: Path, reader: MachineCodeReader) -> WheelInfo:
 
 
 def _inspect_archive(
-    archive: zipfile.ZipFile,
-    recorded: Mapping[str, str],
-    reader: MachineCodeReader,
-    info: WheelInfo,
+    archive: ZipFile, recorded: Mapping[str, str], reader: MachineCodeReader, info: WheelInfo
 ) -> WheelInfo:
     metadata_path = wheel_archive_io.find_dist_info_file(archive, "METADATA")
     metadata = HeaderParser().parsestr(archive.read(metadata_path).decode("utf-8"))

@@ -4,12 +4,12 @@ import copy
 import hashlib
 import re
 import struct
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import IO
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from packaging.version import Version
 
@@ -21,7 +21,7 @@ from tasks.wheels.wheel_record import RecordRow
 SIGNATURE_FILES = ("RECORD.jws", "RECORD.p7s")  # signatures of the old RECORD
 
 
-def list_replaced_members(archive: zipfile.ZipFile, added: Mapping[str, bytes]) -> frozenset[str]:
+def list_replaced_members(archive: ZipFile, added: Mapping[str, bytes]) -> frozenset[str]:
     """Return the members of a wheel that must not be copied before `write_dist_info`."""
     if not added:
         return frozenset()
@@ -31,17 +31,14 @@ def list_replaced_members(archive: zipfile.ZipFile, added: Mapping[str, bytes]) 
 
 
 def write_dist_info(
-    out: zipfile.ZipFile,
-    archive: zipfile.ZipFile,
-    added: Mapping[str, bytes],
-    changed: Sequence[RecordRow] = (),
+    out: ZipFile, archive: ZipFile, added: Mapping[str, bytes], changed: Sequence[RecordRow] = ()
 ) -> Mapping[str, str]:
-    """Write `added` and an updated RECORD as the last members of `out`.
+    """Write `added` and an updated RECORD as the last members of `out`; return the RECORD digests.
 
-    The new members get the time and the mode of RECORD in `archive`. `changed` are the new rows of
-    members whose content differs from `archive`. Returns the digests in the new RECORD by path.
+    `changed` are the new rows of members whose content differs from `archive`.
     """
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
+    # The new members get the time and mode of RECORD
     info, template = listing.removesuffix("RECORD"), archive.getinfo(listing)
     replaced = {*list_replaced_members(archive, added), *(row.path for row in changed)}
     new = [*changed]
@@ -52,11 +49,9 @@ def write_dist_info(
     return {row.path: row.digest for row in rows}
 
 
-def write_member(
-    out: zipfile.ZipFile, like: zipfile.ZipInfo, name: str, content: bytes
-) -> RecordRow:
+def write_member(out: ZipFile, like: ZipInfo, name: str, content: bytes) -> RecordRow:
     """Write a member with the time and mode of the member `like`; return the RECORD row."""
-    out.writestr(_build_member_info(like, zipfile.ZIP_DEFLATED, name), content)
+    out.writestr(_build_member_info(like, ZIP_DEFLATED, name), content)
     digest = wheel_record.encode_digest(hashlib.sha256(content).digest())
     return RecordRow(name, digest, str(len(content)))
 
@@ -65,7 +60,8 @@ _LOCAL_HEADER = struct.Struct("<4s5H3L2H")  # precedes the data of each member
 _COPY_CHUNK = 1 << 20
 _ENCRYPTED_FLAG = 1
 # The compressed members of the previous wheel by name and digest, each with the archive
-_ReusableMembers = Mapping[tuple[str, str], tuple[zipfile.ZipFile, zipfile.ZipInfo]]
+_ReusableMember = tuple[ZipFile, ZipInfo]
+_ReusableMembers = Mapping[tuple[str, str], _ReusableMember]
 
 
 @dataclass(frozen=True)
@@ -79,9 +75,9 @@ class MemberReplacement:
 def is_uncompressed(wheel: PurePath) -> bool:
     """Return True if no member of a wheel is compressed."""
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            return all(m.compress_type == zipfile.ZIP_STORED for m in archive.infolist())
-    except zipfile.BadZipFile:
+        with ZipFile(wheel) as archive:
+            return all(m.compress_type == ZIP_STORED for m in archive.infolist())
+    except BadZipFile:
         return False  # a later check reports the error
 
 
@@ -93,16 +89,16 @@ def compress_wheel(
 ) -> Mapping[str, str]:
     """Compress `wheel` in place, atomically; return the sha256 of all members by path.
 
-    `before` is the previous, verified wheel, or None; unchanged members are copied from `before`,
-    and all others are verified. Tags are not verified. Order, times and modes are kept. `added` are
-    files to add to dist-info. `instead` maps members to replacements. Raises `BadArtifactError`.
+    Members that are also in `before`, the previous, verified wheel, are copied from there; all
+    others are verified. Order, times and modes are kept. `added` are files to add to dist-info.
+    `instead` maps members to replacements. Raises `BadArtifactError`.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
-    previous = zipfile.ZipFile(before) if before else nullcontext()
+    previous = ZipFile(before) if before else nullcontext()
     with wheel_archive_io.open_wheel(wheel) as new, previous as old:
         recorded = wheel_archive_io.read_record(new)
         reusable: _ReusableMembers = dict(_list_reusable_members(old)) if old else {}
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
+        with ZipFile(packed, "w", ZIP_DEFLATED) as out:
             replaced = list_replaced_members(new, added or {})
             rows: list[RecordRow] = []
             for member in new.infolist():
@@ -121,22 +117,18 @@ def compress_wheel(
     return recorded
 
 
-def _list_reusable_members(
-    archive: zipfile.ZipFile,
-) -> Iterator[tuple[tuple[str, str], tuple[zipfile.ZipFile, zipfile.ZipInfo]]]:
+def _list_reusable_members(archive: ZipFile) -> Iterator[tuple[tuple[str, str], _ReusableMember]]:
     try:
         recorded = wheel_archive_io.read_record(archive)
     except BadArtifactError:
         return
     for member in archive.infolist():
         digest, encrypted = recorded.get(member.filename), member.flag_bits & _ENCRYPTED_FLAG
-        if digest and member.compress_type == zipfile.ZIP_DEFLATED and not encrypted:
+        if digest and member.compress_type == ZIP_DEFLATED and not encrypted:
             yield (member.filename, digest), (archive, member)
 
 
-def copy_raw_member(
-    out: zipfile.ZipFile, member: zipfile.ZipInfo, source: zipfile.ZipFile, known: zipfile.ZipInfo
-) -> bool:
+def copy_raw_member(out: ZipFile, member: ZipInfo, source: ZipFile, known: ZipInfo) -> bool:
     """Copy the compressed bytes of `known` as `member`; return False if the content differs."""
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
@@ -156,7 +148,7 @@ def copy_raw_member(
         write.write(chunk)
         remaining -= len(chunk)
     if remaining:
-        raise zipfile.BadZipFile(f"member {known.filename} is truncated")
+        raise BadZipFile(f"member {known.filename} is truncated")
     # Update `out` as ZipFile does, which has no API to add compressed bytes
     out.filelist.append(info)
     out.NameToInfo[info.filename] = info
@@ -165,10 +157,7 @@ def copy_raw_member(
 
 
 def _write_replacement(
-    out: zipfile.ZipFile,
-    member: zipfile.ZipInfo,
-    other: MemberReplacement,
-    reusable: _ReusableMembers,
+    out: ZipFile, member: ZipInfo, other: MemberReplacement, reusable: _ReusableMembers
 ) -> RecordRow:
     if known := reusable.get((member.filename, other.digest)):
         source, old_member = known
@@ -177,7 +166,7 @@ def _write_replacement(
         if copy_raw_member(out, info, source, old_member):
             return RecordRow(member.filename, other.digest, str(info.file_size))
     path = other.make()
-    info = _build_member_info(member, zipfile.ZIP_DEFLATED)
+    info = _build_member_info(member, ZIP_DEFLATED)
     info.file_size = path.stat().st_size
     with path.open("rb") as content:
         digest = _write_stream(out, info, content)
@@ -185,7 +174,7 @@ def _write_replacement(
     return RecordRow(member.filename, digest, str(info.file_size))
 
 
-def _write_stream(out: zipfile.ZipFile, info: zipfile.ZipInfo, source: IO[bytes]) -> str:
+def _write_stream(out: ZipFile, info: ZipInfo, source: IO[bytes]) -> str:
     """Write a member and return the digest; keep an external_attr of 0 despite ZipFile.open."""
     mode = info.external_attr
     with out.open(info, "w") as target:
@@ -194,25 +183,21 @@ def _write_stream(out: zipfile.ZipFile, info: zipfile.ZipInfo, source: IO[bytes]
     return digest
 
 
-def _compress_member(
-    out: zipfile.ZipFile, member: zipfile.ZipInfo, new: zipfile.ZipFile, digest: str, wheel: Path
-) -> None:
-    if member.compress_type == zipfile.ZIP_DEFLATED:
+def _compress_member(out: ZipFile, member: ZipInfo, new: ZipFile, digest: str, wheel: Path) -> None:
+    if member.compress_type == ZIP_DEFLATED:
         if digest and wheel_archive_io.hash_member(new, member) != digest:
             raise wheel_archive_io.build_member_error(member.filename, wheel)
         if copy_raw_member(out, member, new, member):
             return
-    compression = zipfile.ZIP_STORED if member.is_dir() else zipfile.ZIP_DEFLATED
+    compression = ZIP_STORED if member.is_dir() else ZIP_DEFLATED
     with new.open(member) as source:
         actual_digest = _write_stream(out, _build_member_info(member, compression), source)
     if digest and actual_digest != digest:
         raise wheel_archive_io.build_member_error(member.filename, wheel)
 
 
-def _build_member_info(
-    member: zipfile.ZipInfo, compression: int, name: str = ""
-) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(name or member.filename, member.date_time)
+def _build_member_info(member: ZipInfo, compression: int, name: str = "") -> ZipInfo:
+    info = ZipInfo(name or member.filename, member.date_time)
     info.external_attr, info.create_system = member.external_attr, member.create_system
     info.compress_type = compression
     info.file_size = member.file_size
@@ -220,15 +205,9 @@ def _build_member_info(
 
 
 def add_dist_info_files(wheel: Path, added: Mapping[str, bytes]) -> None:
-    """Add files to the dist-info of `wheel` in place, atomically.
-
-    `added` maps names in dist-info to contents. Raises `BadArtifactError` for an invalid wheel.
-    """
+    """Add files to the dist-info of `wheel` in place, atomically; `added` has contents by name."""
     packed = wheel.with_name(f".{wheel.name}.part")
-    with (
-        wheel_archive_io.open_wheel(wheel) as archive,
-        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out,
-    ):
+    with wheel_archive_io.open_wheel(wheel) as archive, ZipFile(packed, "w", ZIP_DEFLATED) as out:
         replaced = list_replaced_members(archive, added)
         for member in archive.infolist():
             keep = member.filename not in replaced
@@ -250,11 +229,12 @@ def relabel_wheel(wheel: Path, label: str) -> Path:
         line = _VERSION_LINE.search(metadata)
         if not line:
             raise wheel_archive_io.build_member_error(place, wheel)
-        version = append_version_label(line[1].decode(), label)
+        old = Version(line[1].decode())
+        version = f"{old.public}+{'.'.join(filter(None, (old.local, label)))}"
         new_metadata = metadata[: line.start(1)] + version.encode() + metadata[line.end(1) :]
         name, _, tags = wheel.name.split("-", 2)
         labelled_wheel = wheel.with_name(f"{name}-{version}-{tags}")
-        with zipfile.ZipFile(labelled_wheel, "w", zipfile.ZIP_DEFLATED) as out:
+        with ZipFile(labelled_wheel, "w", ZIP_DEFLATED) as out:
             for member in archive.infolist():
                 renamed = copy.copy(member)
                 renamed.filename = _rename_member(member.filename, version)
@@ -275,12 +255,6 @@ def relabel_wheel(wheel: Path, label: str) -> Path:
             write_member(out, record, _rename_member(listing, version), text.encode())
     wheel.unlink()
     return labelled_wheel
-
-
-def append_version_label(version: str, label: str) -> str:
-    """Return a version with a local label: `1.6.3` and `cpu` give `1.6.3+cpu`."""
-    parsed = Version(version)
-    return f"{parsed.public}+{'.'.join(filter(None, (parsed.local, label)))}"
 
 
 def _rename_member(path: str, version: str) -> str:
