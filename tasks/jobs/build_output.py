@@ -56,7 +56,7 @@ def summarize_line(line: str) -> str:
 
 
 def _find_file_name(command: str) -> str:
-    """Return the source or output in a compiler, linker or archiver command, or ""."""
+    """Return the source or output of a compiler, linker or archiver command, "" if it has none."""
     for name in map(_extract_base_name, _INPUT.findall(command)):
         if name.endswith(_SOURCES):
             return name
@@ -67,7 +67,7 @@ def _find_file_name(command: str) -> str:
 
 
 def _find_program_name(command: str) -> str:
-    """Return the program of a command (`gen.py`, `tools.gen_pyi`, `cmake -E copy`), or ""."""
+    """Return the program of a command (`gen.py`, `cmake -E copy`), "" if the text is no command."""
     if " && " not in command and not _is_path(command.partition(" ")[0]):
         return ""
     parts = (part.split() for part in command.split(" && "))

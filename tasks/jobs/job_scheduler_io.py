@@ -34,7 +34,7 @@ _DISK_FULL_HINT = (
 def resolve_fixed_jobs(
     limit: int | None, folder: PurePath, ninja: str, deps: DepsManifest, launchers: Iterable[str]
 ) -> int | None:
-    """Return a fixed number of jobs for the program `ninja`, None to use the jobserver.
+    """Return a fixed number of jobs for the program `ninja`, None if the jobserver can be used.
 
     The number is what memory allows now, at most `limit`. It is needed if `ninja` or `folder` does
     not support a jobserver, or if sccache is one of the `launchers`: the compilers are then
@@ -49,7 +49,10 @@ def resolve_fixed_jobs(
 
 
 def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
-    """Return how many compilers the available memory allows, at most `limit` (None: the cores)."""
+    """Return how many compilers the available memory allows, at most `limit`.
+
+    If `limit` is None, the maximum is the number of cores.
+    """
     jobs = capacity.compute_safe_jobs(compiler_mib, limit or 0)
     return min(limit or jobs, jobs)
 
@@ -58,10 +61,11 @@ def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
 class JobScheduler:
     """The number of compilers of one build, its retries, and what was observed while it ran.
 
-    `jobs` is a fixed number, None for the jobserver in `jobserver_folder`. `expected` maps outputs
-    to the expected MiB. At most `most` jobs run locally and `slots` more on workers; `limit` is
-    build.jobs, the maximum of both together. `peaks` (MiB by output), `killed` (outputs), `allowed`
-    (jobs), `edge_times` and `old_make` are results, available even after a failure.
+    `jobs` is a fixed number, None if the jobserver in `jobserver_folder` is used. `expected` maps
+    outputs to the expected MiB. At most `most` jobs run locally and `slots` more on workers;
+    `limit` is build.jobs, the maximum of both together. `peaks` (MiB by output), `killed`
+    (outputs), `allowed` (jobs), `edge_times` and `old_make` are results, available even after a
+    failure.
     """
 
     jobs: int | None
@@ -153,8 +157,8 @@ class JobScheduler:
             return True
         culprits = out_of_memory.find_killed_outputs(failures, log)
         if not culprits:
-            if out_of_memory.is_disk_full(failures, log):
-                error.hint = _DISK_FULL_HINT
+            disk_full = out_of_memory.is_disk_full(failures, log)
+            error.hint = _DISK_FULL_HINT if disk_full else error.hint
             return False
         # A build that chose its own number of jobs ran none under the jobserver
         chosen = self.jobs or not self.used_jobserver

@@ -94,7 +94,7 @@ class Jobserver:
         return self.edges.peaks
 
     def _run_safely(self, work: Callable[[], object]) -> None:
-        """Call `work`; after an error, warn, release all tokens, and ignore later calls."""
+        """Call `work`; after an error, print a warning and stop limiting the jobs by memory."""
         if self._failed:
             return
         try:

@@ -72,7 +72,7 @@ class RunningEdges:
         self._edges: dict[int, _RunningEdge] = {}
 
     def sample_jobs(self, now: float, paused: Mapping[int, float] | None = None) -> JobsSnapshot:
-        """Return the jobs that run at `now`; `paused` maps process ids to the start of the pause."""
+        """Return the running jobs; `paused` maps process ids to the time when the pause began."""
         alive = processes.list_pids()
         for pid in self._known.keys() - alive:
             self._forget_process(pid)

@@ -14,8 +14,8 @@ EARLIEST_TIMESTAMP = 315_532_800  # 1980-01-01 UTC, the earliest time in a zip a
 class SourceInfo:
     """A git checkout with a `commit`, or a source tree with a `digest` (sha256).
 
-    `url` is "" for a local directory. `edits` is a digest of the local changes, or "". `submodules`
-    maps paths to commits. `patches` are the sha256 digests of the applied patches.
+    `url` is "" if the source is a local directory. `edits` is a digest of the local changes, "" if
+    there are none. `submodules` maps paths to commits. `patches` are the sha256 of applied patches.
     """
 
     url: str = ""
@@ -44,9 +44,9 @@ def describe_tool(path: str, version: str, digest: str) -> BuildTool:
 class BuildInputs:
     """The build inputs of the wheel `name` `version`; `epoch` is the time of the source.
 
-    `cuda` is the full version of the CUDA toolkit, "" without CUDA. `packages` are the pinned
-    requirements from which the toolkit was installed. For an extension, `torch` and `surface` are
-    the version and the ABI fingerprint of the torch that it was built against.
+    `cuda` is the full version of the CUDA toolkit, "" if the build uses no CUDA. `packages` are the
+    pinned requirements from which the toolkit was installed. For an extension, `torch` and
+    `surface` are the version and the ABI fingerprint of the torch that it was built against.
     """
 
     name: str
@@ -62,7 +62,10 @@ class BuildInputs:
 
 @dataclass(frozen=True)
 class Invocation:
-    """Settings, resolution and packages of a build of `kind` "torch" or "extension", redacted."""
+    """The settings, the resolution and the installed packages of a build, without secrets.
+
+    `kind` is "torch" or "extension".
+    """
 
     kind: str
     settings: Json

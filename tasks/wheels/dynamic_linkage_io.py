@@ -29,7 +29,7 @@ ELF_MAGIC = b"\x7fELF"
 
 
 def read_elf_linkage(path: PurePath) -> Linkage | None:
-    """Return the linkage of an ELF library, None for another format (DLL, linker script)."""
+    """Return the linkage of an ELF library, None if the file has another format."""
     texts: dict[str, list[str]] = {"soname": [], "needed": [], "rpath": [], "runpath": []}
     with Path(path).open("rb") as stream:
         if stream.read(len(ELF_MAGIC)) != ELF_MAGIC:
@@ -81,16 +81,10 @@ def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     if program is None:
         return {}
     command = Command((program, "-p"), env, "list the system's libraries", timeout=60.0)
-    with contextlib.suppress(CommandFailedError):
-        return parse_ldconfig_listing(shell.capture_output(command))
-    return {}
-
-
-def parse_ldconfig_listing(listing: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the files by library name in the output of `ldconfig -p`, for all architectures."""
     paths: dict[str, tuple[str, ...]] = {}
-    for name, path in _LDCONFIG_ENTRY.findall(listing):
-        paths[name] = (*paths.get(name, ()), path)
+    with contextlib.suppress(CommandFailedError):
+        for name, path in _LDCONFIG_ENTRY.findall(shell.capture_output(command)):
+            paths[name] = (*paths.get(name, ()), path)
     return paths
 
 
@@ -123,7 +117,7 @@ _IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # DLLs to load with the file, and a
 
 
 def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
-    """Return the names of the DLLs that a PE file needs in lower case, None for another format."""
+    """Return the lower-case names of the DLLs that a PE file needs, None if it is no PE file."""
     with path.open("rb") as stream:
         if stream.read(len(_DOS_MAGIC)) != _DOS_MAGIC:
             return None

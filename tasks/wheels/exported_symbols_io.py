@@ -17,11 +17,10 @@ _EXPORTED_VISIBILITIES = {0, 3}  # STV_DEFAULT, STV_PROTECTED
 _ANONYMOUS_NAMESPACES = (b"_GLOBAL__N_", b"?A0x")
 _STD_SYMBOL = re.compile(rb"_Z(?:GV|T[VTIS])?Z?N?K?S[tabsiod]")
 _FORMAT_SYMBOL = re.compile(rb"__(?:NULL_)?IMPORT_DESCRIPTOR|\x7f")
-_IMPORT_PREFIX = b"__imp_"
 
 
 def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
-    """Return the symbols that a library exports, None for other formats (macOS, a DLL).
+    """Return the symbols that a library exports, None if it has another format (macOS, a DLL).
 
     Symbols in an anonymous namespace and instantiations of C++ standard library templates are
     omitted: no other library can depend on them, but they would change the ABI fingerprint.
@@ -86,4 +85,4 @@ def _read_archive_symbols(stream: BinaryIO) -> set[bytes]:
     names = member[4 + 4 * count :].split(b"\0")[:count]
     if len(names) != count or len(member) != size:
         raise ValueError("the list of symbols is truncated")
-    return {name.removeprefix(_IMPORT_PREFIX) for name in names if not _FORMAT_SYMBOL.match(name)}
+    return {name.removeprefix(b"__imp_") for name in names if not _FORMAT_SYMBOL.match(name)}

@@ -26,7 +26,7 @@ _SAFE_URL_CHARACTERS = {"uv": "/!$&'()*+,;:=@[]|^~", "pip": "/:" if os.name == "
 def _build_installer_files(
     own: Mapping[str, bytes], old: Iterable[PurePath], new: Path
 ) -> dict[str, bytes] | None:
-    """Return the installer's files for the wheel `new` by name, None for an unknown format.
+    """Return the installer's files for the wheel `new` by name, None if their format is unknown.
 
     `own` are the present files. They must be as expected for the previous wheel, at a path in
     `old`.

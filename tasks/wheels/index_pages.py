@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 
 _API_META = {"api-version": "1.1"}
 
 
 @dataclass(frozen=True)
 class IndexFile:
-    """A wheel on the index; `yanked` is the reason why the file was yanked, or "".
+    """A wheel on the index.
 
     `metadata` is the sha256 of the METADATA file. `uploaded` is in UTC (`2026-11-22T10:00:00Z`).
+    `yanked` is the reason why the file was yanked, "" if it was not.
     """
 
     filename: str
@@ -27,11 +28,6 @@ class IndexFile:
     uploaded: str
     requires_python: str = ""
     yanked: str = ""
-
-    @property
-    def project(self) -> str:
-        """Return the normalized name of the project."""
-        return str(canonicalize_name(self.filename.partition("-")[0]))
 
     @property
     def url(self) -> str:
@@ -95,7 +91,7 @@ _REBUILD_LABEL = re.compile(
 
 
 def select_retained(files: Iterable[IndexFile], newest: int | None) -> tuple[IndexFile, ...]:
-    """Return the `newest` rebuilds (None: all) per release, Python, platform, CUDA and GPU."""
+    """Return the `newest` rebuilds of each release, Python, platform, CUDA and GPU, or all."""
     kinds: dict[tuple[str, ...], list[IndexFile]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.uploaded):
         name, version, build, tags = parse_wheel_filename(file.filename)

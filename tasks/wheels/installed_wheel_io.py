@@ -23,7 +23,7 @@ class InstalledWheel:
 
 
 def hash_installed_record(site: Path, name: str) -> str:
-    """Return the sha256 of RECORD of the installed package, "" unless exactly one RECORD exists."""
+    """Return the sha256 of the installed package's RECORD, "" if there is not exactly one."""
     record = _find_record(site, name)
     return files.read_artifact(record).sha256 if record else ""
 
@@ -62,7 +62,7 @@ def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel 
 
 
 def _find_record(site: Path, name: str) -> Path | None:
-    """Return the RECORD of a package, None for several or an editable installation, or none."""
+    """Return the RECORD of a package, None if there is not exactly one or it is editable."""
     infos = list(site.glob(f"{name}-*.dist-info"))
     others = [*site.glob(f"{name}*.egg-*"), *site.glob(f"__editable__.{name}-*")]
     record = infos[0] / "RECORD" if len(infos) == 1 and not others else None

@@ -126,7 +126,8 @@ class LibraryNeed:
 
 
 def sort_by_load_order(libraries: Mapping[str, Linkage]) -> list[str]:
-    """Return first the libraries that torch opens, then those that nothing needs, then others."""
+    """Return the libraries in the order in which they are loaded."""
+    # first what torch opens first, then what no library needs, then what others load
     needed = {name for linkage in libraries.values() for name in linkage.needed}
 
     def compute_rank(name: str) -> tuple[bool | str, ...]:
@@ -215,7 +216,11 @@ def resolve_library_origins(
     needs: Sequence[LibraryNeed],
     owner: Callable[[str], LibraryOrigin],
 ) -> WheelLibraries:
-    """Return what each library needs, with origins; raise `BadArtifactError` if that is missing."""
+    """Return the libraries that each library of the wheel needs, with the origins of all.
+
+    Raises `BadArtifactError` if a needed library is not found. `owner` returns the origin of a
+    file.
+    """
     users: dict[str, list[str]] = defaultdict(list)  # of the libraries that are not found
     for need in needs:
         if not need.place and not is_driver_library(need.name):

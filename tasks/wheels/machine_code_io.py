@@ -62,8 +62,6 @@ def _read_pe_sections(data: BinaryData) -> Iterator[_Section]:
 
 # `ELF file    1: libtorch_cuda.1.sm_75.cubin` and `PTX file    1: k.1.sm_90.ptx`
 _CUOBJDUMP_LINE = re.compile(r"(?m)^(ELF|PTX) file\s+\d+: .*\b(sm_\d+[af]?)\.(?:cubin|ptx)\s*$")
-_NO_DEVICE_CODE = "does not contain device code"
-_CUOBJDUMP_TIMEOUT = 600.0
 
 
 @dataclass(frozen=True)
@@ -171,7 +169,7 @@ def _count_images(found: MachineCodeImages, data: BinaryData, offset: int, end: 
 
 @dataclass(frozen=True)
 class MachineCodeReader:
-    """A reader of device code; `cuobjdump` is the program's path, "" to read without cuobjdump."""
+    """A reader of device code; `cuobjdump` is a path, "" if the code is read without cuobjdump."""
 
     cuobjdump: str = ""
 
@@ -184,9 +182,9 @@ class MachineCodeReader:
         argv = (self.cuobjdump, "-lelf", "-lptx", str(library))
         env, purpose = shell.build_host_env(), f"list the machine code of {library.name}"
         try:
-            listing = shell.capture_output(Command(argv, env, purpose, timeout=_CUOBJDUMP_TIMEOUT))
+            listing = shell.capture_output(Command(argv, env, purpose, timeout=600.0))
         except CommandFailedError as error:
-            if _NO_DEVICE_CODE not in error.output:
+            if "does not contain device code" not in error.output:
                 hint = f"to see the output, run: {' '.join(argv)}"
                 raise BadArtifactError(error.message, location=str(library), hint=hint) from error
             listing = ""

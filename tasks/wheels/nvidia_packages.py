@@ -23,8 +23,9 @@ _MIN_VERSION_PARTS = 3  # minimum number of parts in a version
 class NvidiaPackage:
     """A package of NVIDIA; `name` is without `nvidia-` and `-cu12`.
 
-    `extra` is the extra of cuda-toolkit that installs the package, or "". `numbered` tells whether
-    the names of library files end in the whole version, in its beginning, or in another number.
+    `extra` is the extra of cuda-toolkit that installs the package, "" if there is none. `numbered`
+    tells whether library file names end in the whole version, in its beginning, or in another
+    number.
     """
 
     name: str
@@ -87,7 +88,10 @@ def find_package_by_distribution(name: str) -> NvidiaPackage | None:
 def find_declared_requirement(
     of: NvidiaPackage, requires: Iterable[Requirement], majors: Collection[int] = ()
 ) -> str:
-    """Return the requirement that installs `of` for one of `majors` (empty: any CUDA), or ""."""
+    """Return the name of the requirement that installs the package `of`, "" if there is none.
+
+    The requirement must be for one of the CUDA `majors`, or for any CUDA if `majors` is empty.
+    """
     pattern = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
     names = {of.format_distribution(major) for major in majors}
     for requirement in requires:

@@ -14,6 +14,8 @@ from email.parser import HeaderParser
 from hashlib import sha256
 from pathlib import Path, PurePath
 
+from packaging.utils import canonicalize_name
+
 from tasks.core.errors import BadArtifactError, MissingToolError, TorchyardError
 from tasks.core.model import Command
 from tasks.system import files, shell
@@ -28,7 +30,7 @@ def render_index_pages(templates: PurePath, listed: Iterable[IndexFile]) -> dict
     """Return the texts of all pages by path in the index; the list of projects is last."""
     by_project: dict[str, list[IndexFile]] = defaultdict(list)
     for file in sorted(listed, key=lambda one: one.filename):
-        by_project[file.project].append(file)
+        by_project[canonicalize_name(file.filename.partition("-")[0])].append(file)
     pages: dict[str, str] = {}
     for name, project_files in sorted(by_project.items()):
         values = {"name": name, "files": project_files}

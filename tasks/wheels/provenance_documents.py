@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import functools
 import uuid
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -79,17 +78,18 @@ def _build_components(inputs: BuildInputs) -> Iterator[Component]:
         yield _build_component(f"submodule:{path}", path, commit)
     for number, digest in enumerate(tree.patches, 1):
         yield _build_component(f"patch:{number}", f"patch {number}", "", sha256=digest)
-    build_tool = functools.partial(_build_component, inside=False)
+
     if version := inputs.torch:
         url, surface = _format_purl("pypi", "torch", version), {"surface": inputs.surface}
-        yield build_tool("torch", "torch", version, url=url, properties=surface)
+        yield _build_component("torch", "torch", version, url=url, properties=surface)
     if version := inputs.cuda:
-        yield build_tool("cuda", "CUDA toolkit", version, properties={"nvcc": version})
+        yield _build_component("cuda", "CUDA toolkit", version, properties={"nvcc": version})
     for name, version in _parse_pinned_packages(inputs).items():
-        yield build_tool(f"package:{name}", name, version, url=_format_purl("pypi", name, version))
+        url = _format_purl("pypi", name, version)
+        yield _build_component(f"package:{name}", name, version, url=url)
     for number, tool in enumerate(inputs.compilers, 1):
-        digest_prefix = {"sha256-begins": tool.digest} if tool.digest else {}
-        yield build_tool(f"compiler:{number}", tool.name, tool.version, properties=digest_prefix)
+        ref, known = f"compiler:{number}", {"sha256-begins": tool.digest} if tool.digest else {}
+        yield _build_component(ref, tool.name, tool.version, properties=known)
 
 
 def _parse_pinned_packages(inputs: BuildInputs) -> dict[str, str]:
@@ -106,19 +106,20 @@ def _build_component(  # noqa: PLR0913 - a component has that many fields
     sha256: str = "",
     url: str = "",
     properties: Mapping[str, str] = MappingProxyType({}),
-    inside: bool = True,
 ) -> Component:
     from cyclonedx.model import HashAlgorithm, HashType, Property  # noqa: PLC0415
     from cyclonedx.model.component import Component, ComponentScope, ComponentType  # noqa: PLC0415
     from packageurl import PackageURL  # noqa: PLC0415
 
     kinds = {"patch": ComponentType.FILE, "compiler": ComponentType.APPLICATION}
+    kind = ref.partition(":")[0]
+    is_source = kind in ("source", "submodule", "patch")  # other components are not in the wheel
     return Component(
         name=name,
         version=version or None,
-        type=kinds.get(ref.partition(":")[0], ComponentType.LIBRARY),
+        type=kinds.get(kind, ComponentType.LIBRARY),
         bom_ref=ref,
-        scope=ComponentScope.REQUIRED if inside else ComponentScope.EXCLUDED,
+        scope=ComponentScope.REQUIRED if is_source else ComponentScope.EXCLUDED,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)] if sha256 else [],
         purl=PackageURL.from_string(url) if url else None,
         properties=[Property(name=f"torchyard:{k}", value=text) for k, text in properties.items()],

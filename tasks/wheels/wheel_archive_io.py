@@ -75,7 +75,7 @@ def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str
 
 
 def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
-    """Return the digests in an installed RECORD by path, {} without RECORD (conda, system)."""
+    """Return the digests in an installed RECORD by path, {} if there is no RECORD (conda)."""
     for record in Path(site_packages).glob(f"{name}-*.dist-info/RECORD"):
         rows = wheel_record.parse_record(record.read_text(encoding="utf-8"))
         return {path: digest for path, digest, _ in rows}
@@ -105,7 +105,7 @@ def read_wheel_metadata(wheel: Path) -> str:
 
 
 def require_member_digest(member: ZipInfo, recorded: Mapping[str, str], wheel: PurePath) -> str:
-    """Return the RECORD digest of a member, "" for directories, RECORD and its signatures."""
+    """Return the RECORD digest of a member, "" if it is a directory, RECORD or a signature."""
     name = member.filename
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:

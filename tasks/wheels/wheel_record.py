@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class RecordRow(NamedTuple):
-    """A file with its digest (`sha256=…`) and size in bytes, both "" for RECORD and bytecode."""
+    """A file with its digest (`sha256=…`) and size in bytes, both "" if RECORD or bytecode."""
 
     path: str
     digest: str = ""

@@ -4,7 +4,7 @@ import copy
 import hashlib
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -21,16 +21,14 @@ from tasks.wheels.wheel_record import RecordRow
 SIGNATURE_FILES = ("RECORD.jws", "RECORD.p7s")  # signatures of the old RECORD
 
 
-def list_replaced_members(archive: ZipFile, added: Mapping[str, bytes]) -> frozenset[str]:
-    """Return the members of a wheel that must not be copied before `write_dist_info`."""
-    if not added:
-        return frozenset()
+def _list_replaced_members(archive: ZipFile, added: Iterable[str]) -> set[str]:
+    """Return the members of a wheel that must not be copied before `_write_dist_info`."""
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
     info = listing.removesuffix("RECORD")
-    return frozenset({listing, *(f"{info}{name}" for name in (*added, *SIGNATURE_FILES))})
+    return {listing, *(f"{info}{name}" for name in (*added, *SIGNATURE_FILES))}
 
 
-def write_dist_info(
+def _write_dist_info(
     out: ZipFile, archive: ZipFile, added: Mapping[str, bytes], changed: Sequence[RecordRow] = ()
 ) -> Mapping[str, str]:
     """Write `added` and an updated RECORD as the last members of `out`; return the RECORD digests.
@@ -40,16 +38,16 @@ def write_dist_info(
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
     # The new members get the time and mode of RECORD
     info, template = listing.removesuffix("RECORD"), archive.getinfo(listing)
-    replaced = {*list_replaced_members(archive, added), *(row.path for row in changed)}
+    replaced = {*_list_replaced_members(archive, added), *(row.path for row in changed)}
     new = [*changed]
-    new += [write_member(out, template, f"{info}{name}", added[name]) for name in sorted(added)]
+    new += [_write_member(out, template, f"{info}{name}", added[name]) for name in sorted(added)]
     old_rows = wheel_record.parse_record(archive.read(listing).decode("utf-8"))
     rows = [*(row for row in old_rows if row.path not in replaced), *new, RecordRow(listing)]
-    write_member(out, template, listing, wheel_record.format_record(rows, "\n").encode())
+    _write_member(out, template, listing, wheel_record.format_record(rows, "\n").encode())
     return {row.path: row.digest for row in rows}
 
 
-def write_member(out: ZipFile, like: ZipInfo, name: str, content: bytes) -> RecordRow:
+def _write_member(out: ZipFile, like: ZipInfo, name: str, content: bytes) -> RecordRow:
     """Write a member with the time and mode of the member `like`; return the RECORD row."""
     out.writestr(_build_member_info(like, ZIP_DEFLATED, name), content)
     digest = wheel_record.encode_digest(hashlib.sha256(content).digest())
@@ -66,7 +64,10 @@ _ReusableMembers = Mapping[tuple[str, str], _ReusableMember]
 
 @dataclass(frozen=True)
 class MemberReplacement:
-    """A new content of a member: `make` writes a temporary file; `digest` is the sha256, or ""."""
+    """A new content of a member, in a temporary file that `make` writes.
+
+    `digest` is the sha256 of the content, an empty string if it is unknown.
+    """
 
     digest: str
     make: Callable[[], Path]
@@ -99,7 +100,7 @@ def compress_wheel(
         recorded = wheel_archive_io.read_record(new)
         reusable: _ReusableMembers = dict(_list_reusable_members(old)) if old else {}
         with ZipFile(packed, "w", ZIP_DEFLATED) as out:
-            replaced = list_replaced_members(new, added or {})
+            replaced = _list_replaced_members(new, added or {}) if added or instead else set()
             rows: list[RecordRow] = []
             for member in new.infolist():
                 if member.filename in replaced:
@@ -109,10 +110,10 @@ def compress_wheel(
                     continue
                 digest = wheel_archive_io.require_member_digest(member, recorded, wheel)
                 known = reusable.get((member.filename, digest))
-                if not (known and copy_raw_member(out, member, *known)):
+                if not (known and _copy_raw_member(out, member, *known)):
                     _compress_member(out, member, new, digest, wheel)
-            if added or rows:
-                recorded = dict(write_dist_info(out, new, added or {}, rows))
+            if replaced:
+                recorded = dict(_write_dist_info(out, new, added or {}, rows))
     packed.replace(wheel)
     return recorded
 
@@ -128,7 +129,7 @@ def _list_reusable_members(archive: ZipFile) -> Iterator[tuple[tuple[str, str], 
             yield (member.filename, digest), (archive, member)
 
 
-def copy_raw_member(out: ZipFile, member: ZipInfo, source: ZipFile, known: ZipInfo) -> bool:
+def _copy_raw_member(out: ZipFile, member: ZipInfo, source: ZipFile, known: ZipInfo) -> bool:
     """Copy the compressed bytes of `known` as `member`; return False if the content differs."""
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
@@ -163,7 +164,7 @@ def _write_replacement(
         source, old_member = known
         info = _build_member_info(member, old_member.compress_type)
         info.CRC, info.file_size = old_member.CRC, old_member.file_size
-        if copy_raw_member(out, info, source, old_member):
+        if _copy_raw_member(out, info, source, old_member):
             return RecordRow(member.filename, other.digest, str(info.file_size))
     path = other.make()
     info = _build_member_info(member, ZIP_DEFLATED)
@@ -187,7 +188,7 @@ def _compress_member(out: ZipFile, member: ZipInfo, new: ZipFile, digest: str, w
     if member.compress_type == ZIP_DEFLATED:
         if digest and wheel_archive_io.hash_member(new, member) != digest:
             raise wheel_archive_io.build_member_error(member.filename, wheel)
-        if copy_raw_member(out, member, new, member):
+        if _copy_raw_member(out, member, new, member):
             return
     compression = ZIP_STORED if member.is_dir() else ZIP_DEFLATED
     with new.open(member) as source:
@@ -208,12 +209,12 @@ def add_dist_info_files(wheel: Path, added: Mapping[str, bytes]) -> None:
     """Add files to the dist-info of `wheel` in place, atomically; `added` has contents by name."""
     packed = wheel.with_name(f".{wheel.name}.part")
     with wheel_archive_io.open_wheel(wheel) as archive, ZipFile(packed, "w", ZIP_DEFLATED) as out:
-        replaced = list_replaced_members(archive, added)
+        replaced = _list_replaced_members(archive, added)
         for member in archive.infolist():
             keep = member.filename not in replaced
-            if keep and not copy_raw_member(out, member, archive, member):
+            if keep and not _copy_raw_member(out, member, archive, member):
                 raise wheel_archive_io.build_member_error(member.filename, wheel)
-        write_dist_info(out, archive, added)
+        _write_dist_info(out, archive, added)
     files.replace_path(packed, wheel)
 
 
@@ -239,10 +240,10 @@ def relabel_wheel(wheel: Path, label: str) -> Path:
                 renamed = copy.copy(member)
                 renamed.filename = _rename_member(member.filename, version)
                 if member.filename == place:
-                    row = write_member(out, member, renamed.filename, new_metadata)
+                    row = _write_member(out, member, renamed.filename, new_metadata)
                 elif member.filename == listing or member.filename.endswith(SIGNATURE_FILES):
                     continue
-                elif not copy_raw_member(out, renamed, archive, member):
+                elif not _copy_raw_member(out, renamed, archive, member):
                     raise wheel_archive_io.build_member_error(member.filename, wheel)
             rows = wheel_record.parse_record(archive.read(listing).decode("utf-8"))
             unchanged_rows = [
@@ -252,7 +253,7 @@ def relabel_wheel(wheel: Path, label: str) -> Path:
             ]
             text = wheel_record.format_record([*unchanged_rows, row], "\n")
             record = archive.getinfo(listing)
-            write_member(out, record, _rename_member(listing, version), text.encode())
+            _write_member(out, record, _rename_member(listing, version), text.encode())
     wheel.unlink()
     return labelled_wheel
 
