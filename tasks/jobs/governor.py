@@ -17,8 +17,7 @@ more job, which may be a remote one.
 
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job, JobKind
 
-# The margin: the share of the memory limit to keep free, and its minimum in MiB. It covers growth
-# between two samples and wrong forecasts
+# The share of the memory limit to keep free for growth between two samples, and its minimum in MiB
 _MARGIN = (0.05, 128)
 _MIN_SAMPLES = 5  # finished jobs of a kind that are needed to use their peaks
 _DEFAULT: dict[JobKind, int] = {
@@ -28,10 +27,9 @@ _DEFAULT: dict[JobKind, int] = {
     "remote": 128,  # preprocessing c10 needs 18 MiB; the source to send has a few MiB
 }
 _LIKELY, _TYPICAL = 0.9, 0.5  # quantiles for a running job and for the next job
-# A job that exceeds its forecast is expected to grow to this multiple of its peak. The first value
-# is for jobs with a record, which differ little from it; jobs without one have a heavy tail. Growth
-# must be predicted early, because paused jobs keep their memory. Measured with tests/benchmarks on
-# first builds: kills in 3 of 4 with 1.25 for both, in 3 of 7 with 2.0, in 0 with the overshoot too
+# A job that exceeds its forecast is expected to grow to this multiple of its peak, less if it has a
+# record. Growth must be predicted early, because paused jobs keep their memory. Measured on first
+# builds: kills in 3 of 4 with 1.25 for both, in 3 of 7 with 2.0, in 0 with the overshoot too
 _PAST_RECORD, _PAST_KIND = 1.25, 2.0
 _MOMENT = 1.0  # seconds between two additional jobs while jobs without a record run
 _PATIENCE = 10.0  # seconds of a pause after which the number of jobs is lowered

@@ -50,10 +50,7 @@ def create_line_handler() -> Callable[[str], None]:
 def report_build_progress(
     sample: Callable[[], BuildActivity], forecast: Forecast | None = None
 ) -> Iterator[Callable[[str], None]]:
-    """Yield a line handler for a build, and report the result of `sample` each second.
-
-    The remaining time comes from `forecast`, or from the number of steps if `forecast` is None.
-    """
+    """Yield a line handler for a build, and report the result of `sample` each second."""
     reporter, is_over = _ProgressReporter(forecast=forecast, before_first=True), Event()
     report = bind_current_context(reporter.report_periodically)
     thread = Thread(target=report, args=(sample, is_over), name="watch", daemon=True)

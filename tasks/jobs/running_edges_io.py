@@ -1,8 +1,4 @@
-"""Find the running Ninja edges among all processes, and measure the memory of each.
-
-Each child of a Ninja process is an edge. The descendants of that child belong to the same edge. A
-process is inspected only while it is new, so that a sample is cheap.
-"""
+"""Find the running Ninja edges among all processes, and measure the memory of each."""
 
 import re
 from bisect import insort
@@ -52,8 +48,8 @@ class _RunningEdge:
 class RunningEdges:
     """The running edges of all builds that use one jobserver, updated by each sample.
 
-    `peaks` has the peak MiB by output of finished local edges of this run. `shown` has the peak MiB
-    by kind, in ascending order, of all finished edges and of the expected outputs.
+    Each child of a Ninja is an edge, with all its descendants. `peaks` has the peak MiB by output
+    of finished local edges of this run, `shown` those by kind of all edges in ascending order.
     """
 
     def __init__(self, auth: str, expected: Mapping[str, int]) -> None:
@@ -104,15 +100,12 @@ class RunningEdges:
         )
 
     def _assign_to_edge(self, pid: int, now: float) -> None:
-        """Assign a process to the edge of its parent; assign an unknown parent first.
-
-        Process ids wrap around, so that the id of a child may be smaller than that of its parent.
-        """
+        """Assign a process to the edge of its parent; assign an unknown parent first."""
         if pid in self._known:
             return
         self._known[pid] = now
         parent = processes.find_parent_pid(pid)
-        if parent > 1 and parent not in self._known:
+        if parent > 1 and parent not in self._known:  # process ids wrap around
             self._assign_to_edge(parent, now)
         if parent in self._ninjas:
             job = Job(pid, "", "other", 0, 0)

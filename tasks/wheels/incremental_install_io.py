@@ -46,16 +46,14 @@ def _build_installer_files(
 
 
 def _build_direct_url(present: bytes, installer: str, old: Iterable[PurePath], new: Path) -> bytes:
-    """Return direct_url.json (PEP 610) for the new wheel; raise an error for an unknown format.
-
-    uv writes no digest and no spaces. pip writes the digest twice, before 23.1 once or not at all.
-    """
+    """Return direct_url.json (PEP 610) for the new wheel; raise an error for an unknown format."""
 
     def format_direct_url(wheel: PurePath, digest: str) -> bytes:
         path = f"/{wheel.as_posix().removeprefix('/')}"
         url = f"file://{quote(path, safe=_SAFE_URL_CHARACTERS[installer])}"
         if installer == "uv":
             return json.dumps({"url": url, "archive_info": {}}, separators=(",", ":")).encode()
+        # pip writes the digest twice, before 23.1 once or not at all
         hashes = {"hashes": {"sha256": digest}} if twice else {}
         info = {"hash": f"sha256={digest}", **hashes} if digest else {}
         return json.dumps({"archive_info": info, "url": url}, sort_keys=True).encode()
