@@ -1,8 +1,4 @@
-"""Summarize a line of build output for the progress display, such as the file of a step.
-
-PyTorch's setup.py makes Ninja print whole commands, and compiler commands are 3 kB long. Most lines
-of pip, setuptools and CMake get no summary, so that the progress display does not show them.
-"""
+"""Summarize a line of build output for the progress display, such as the file of a step."""
 
 import re
 
@@ -38,18 +34,12 @@ _PHRASES = tuple(
 
 
 def is_warning(line: str) -> bool:
-    """Return True if the line is a compiler warning.
-
-    Examples: `x.cpp:3:1: warning: …`, `x.cu(3): warning #177-D: …`, `x.cpp(3): warning C4244: …`.
-    """
+    """Return True for a compiler warning: `x.cpp:3:1: warning: …`, `x.cpp(3): warning C4244: …`."""
     return _WARNING.search(line) is not None
 
 
 def summarize_line(line: str) -> str:
-    """Return a short summary of a line, "" if the line is not worth showing.
-
-    Examples: `x.cpp` for a compiler, `libc10.so` for a linker, `cmake -E copy` for other commands.
-    """
+    """Return a short summary of a line (`x.cpp`, `libc10.so`), "" if it is not worth showing."""
     text = line.strip()
     step, percent = parse_ninja_step(text), _PERCENT.match(text)
     if step or percent:
@@ -66,7 +56,7 @@ def summarize_line(line: str) -> str:
 
 
 def _find_file_name(command: str) -> str:
-    """Return the source or output in a compiler, linker or archiver command, "" for others."""
+    """Return the source or output of a compiler, linker or archiver command, "" if it has none."""
     for name in map(_extract_base_name, _INPUT.findall(command)):
         if name.endswith(_SOURCES):
             return name
@@ -77,10 +67,7 @@ def _find_file_name(command: str) -> str:
 
 
 def _find_program_name(command: str) -> str:
-    """Return the program that a command runs, "" if the text is not a command.
-
-    Examples: `generate_code.py`, `tools.pyi.gen_pyi`, `cmake -E copy`, `protoc`.
-    """
+    """Return the program of a command (`gen.py`, `cmake -E copy`), "" if the text is no command."""
     if " && " not in command and not _is_path(command.partition(" ")[0]):
         return ""
     parts = (part.split() for part in command.split(" && "))

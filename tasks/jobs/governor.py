@@ -1,27 +1,23 @@
 """Decide from the available memory how many jobs may run at once and which are paused.
 
-Each running job has a memory forecast: its peak in the last build. If no peak is recorded, the
-forecast is the 90 % quantile of the job's kind. If the job has exceeded the forecast, the forecast
-is a multiple of the job's peak so far. A margin and the possible overshoot of the largest job
-without a record are also reserved. The rest of the available memory is free for new jobs:
+Each running job has a memory forecast: its peak in the last build, otherwise the 90 % quantile of
+its kind, and a multiple of its peak so far once it has exceeded that. The memory that remains after
+a margin and the possible overshoot of the largest job without a record is free for new jobs:
 
     free = available − margin − overshoot − Σ (forecast − resident)
     jobs = running + idle + ⌊(free − idle × typical) / typical⌋
 
-When a job ends, Ninja starts the next job before the governor can inspect it. The next job may need
-twenty times as much memory. A job that does not fit is therefore paused at its start, while it uses
-little memory. Paused jobs continue when there is enough memory, the oldest first. At least one job
-always runs.
+When a job ends, Ninja starts the next one before the governor can inspect it. A job that does not
+fit is therefore paused at its start, while it uses little memory. At least one job always runs.
 
-With distributed compilation there are more jobs than local cores, and Ninja chooses their order.
-If more than `local` jobs must run on this machine (nvcc, links), the excess jobs are paused. Each
-job paused for this reason allows one more job, which may be a remote one.
+With distributed compilation, Ninja chooses the order of local and remote jobs. If more than `local`
+jobs must run on this machine (nvcc, links), the excess jobs are paused, and each of them allows one
+more job, which may be a remote one.
 """
 
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job, JobKind
 
-# The margin: the share of the memory limit to keep free, and its minimum in MiB. It covers growth
-# between two samples and wrong forecasts
+# The share of the memory limit to keep free for growth between two samples, and its minimum in MiB
 _MARGIN = (0.05, 128)
 _MIN_SAMPLES = 5  # finished jobs of a kind that are needed to use their peaks
 _DEFAULT: dict[JobKind, int] = {
@@ -31,10 +27,9 @@ _DEFAULT: dict[JobKind, int] = {
     "remote": 128,  # preprocessing c10 needs 18 MiB; the source to send has a few MiB
 }
 _LIKELY, _TYPICAL = 0.9, 0.5  # quantiles for a running job and for the next job
-# A job that exceeds its forecast is expected to grow to this multiple of its peak. The first value
-# is for jobs with a record, which differ little from it; jobs without one have a heavy tail. Growth
-# must be predicted early, because paused jobs keep their memory. Measured with tests/benchmarks on
-# first builds: kills in 3 of 4 with 1.25 for both, in 3 of 7 with 2.0, in 0 with the overshoot too
+# A job that exceeds its forecast is expected to grow to this multiple of its peak, less if it has a
+# record. Growth must be predicted early, because paused jobs keep their memory. Measured on first
+# builds: kills in 3 of 4 with 1.25 for both, in 3 of 7 with 2.0, in 0 with the overshoot too
 _PAST_RECORD, _PAST_KIND = 1.25, 2.0
 _MOMENT = 1.0  # seconds between two additional jobs while jobs without a record run
 _PATIENCE = 10.0  # seconds of a pause after which the number of jobs is lowered

@@ -1,7 +1,4 @@
-"""Inspect and pause processes, with /proc on Linux, because it is faster, otherwise with psutil.
-
-A process that has ended or belongs to another user has empty values; that is no error.
-"""
+"""Inspect and pause processes, with /proc on Linux, because it is faster, otherwise with psutil."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import PurePath
 from subprocess import DEVNULL, PIPE, Popen
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tasks.system import process_group
 
@@ -23,7 +20,7 @@ HAS_PROC = sys.platform == "linux"
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE") if sys.platform == "linux" else 0
 _STOP_SIGNALS = sum(1 << number - 1 for number in (1, 2, 3, 15))  # HUP, INT, QUIT, TERM
 _MAX_READ = 1 << 20  # bytes; the command line that links libtorch has about 200 KiB
-_Answer = TypeVar("_Answer")
+_T = TypeVar("_T")
 
 
 def list_pids() -> set[int]:
@@ -36,19 +33,17 @@ def list_pids() -> set[int]:
 
 
 def find_parent_pid(pid: int) -> int:
-    """Return the process id of the parent, 0 if the process or its parent has ended.
-
-    Windows still reports the id of a dead parent, and may have reused it; psutil checks for this.
-    """
+    """Return the process id of the parent, 0 if the process or its parent has ended."""
     if HAS_PROC:
         fields = _read_proc_file(pid, "stat").rpartition(b")")[2].split()
         return int(fields[1]) if fields else 0
+    # Windows may have reused the id of a dead parent; psutil checks for this
     parent = _query_process(pid, lambda process: process.parent(), None)
     return parent.pid if parent else 0
 
 
 def read_program_name(pid: int) -> str:
-    """Return the file name of the executable without ".exe"; for a script, its interpreter's."""
+    """Return the file name of the executable without ".exe"; for a script, the interpreter's."""
     if HAS_PROC:
         with contextlib.suppress(OSError):
             return PurePath(os.readlink(f"/proc/{pid}/exe")).name  # noqa: PTH115 - ten times faster
@@ -81,9 +76,7 @@ def read_variable(pid: int, name: str) -> str:
     return _query_process(pid, lambda process: process.environ().get(name, ""), "")
 
 
-def _query_process(
-    pid: int, question: Callable[[psutil.Process], _Answer], unknown: _Answer
-) -> _Answer:
+def _query_process(pid: int, question: Callable[[psutil.Process], _T], unknown: _T) -> _T:
     import psutil  # noqa: PLC0415 - only where there is no /proc
 
     try:
@@ -112,10 +105,9 @@ def has_open_file(pid: int, path: str) -> bool:
 
 def _has_pending_stop_signal(pid: int) -> bool:
     """Return True if a terminating signal is pending, as in a stopped process. Linux only."""
-    return any(
-        line.startswith((b"SigPnd", b"ShdPnd")) and int(line.split()[1], 16) & _STOP_SIGNALS
-        for line in _read_proc_file(pid, "status").splitlines()
-    )
+    lines = _read_proc_file(pid, "status").splitlines()
+    pending = (int(n.split()[1], 16) for n in lines if n.startswith((b"SigPnd", b"ShdPnd")))
+    return any(signals & _STOP_SIGNALS for signals in pending)
 
 
 def _read_proc_file(pid: int, name: str) -> bytes:
@@ -149,10 +141,7 @@ class PausedJobs:
         self._possible = HAS_PROC
 
     def set_paused_jobs(self, jobs: frozenset[int], now: float) -> None:
-        """Pause exactly these jobs and resume all others.
-
-        A job with a pending terminating signal is resumed, so that it can end.
-        """
+        """Pause exactly these jobs and resume all others, also those that a signal is to end."""
         self._ending.update(filter(_has_pending_stop_signal, self.since))
         pids = set(filter(_is_group_leader, jobs - self._ending)) if self._possible else set()
         for pid in self.since.keys() - pids:
@@ -164,10 +153,10 @@ class PausedJobs:
 
     def close(self) -> None:
         """Resume all jobs."""
-        watch, self._watch = self._watch, None
         for pid in self.since:
             _signal_group(pid, signal.SIGCONT)
         self.since = {}
+        watch, self._watch = self._watch, None
         if watch and watch.stdin:
             with contextlib.suppress(OSError):
                 watch.stdin.close()
@@ -175,15 +164,13 @@ class PausedJobs:
             process_group.end_group(watch)
 
     def _notify_watchdog(self, pids: set[int]) -> bool:
-        """Tell the watchdog which jobs will be paused; return False if the watchdog has ended.
-
-        Call this before the pause: if this process is killed, the watchdog resumes the jobs.
-        """
+        """Name the jobs to pause to the watchdog, which resumes them if this process is killed."""
         try:
             if not self._watch:
-                options: dict[str, Any] = {"stdout": DEVNULL, "stderr": DEVNULL, "text": True}
                 argv = ("/bin/sh", "-c", _WATCHDOG_SCRIPT)
-                self._watch = process_group.start_child(argv, stdin=PIPE, env={}, **options)
+                self._watch = process_group.start_child(
+                    argv, env={}, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, text=True
+                )
             if self._watch.stdin:
                 self._watch.stdin.write(" ".join(map(str, sorted(pids))) + "\n")
                 self._watch.stdin.flush()

@@ -1,9 +1,4 @@
-"""Choose the number of jobs from cores and memory, and retry with fewer jobs after a kill.
-
-If Ninja supports a jobserver, the build joins a jobserver. Its governor limits the jobs to the
-available memory and to build.jobs. Otherwise, or with build.jobs_exact, the number of jobs is
-fixed. If a compiler still runs out of memory, the build continues with half as many jobs.
-"""
+"""Choose the number of jobs from cores and memory, and retry with fewer jobs after a kill."""
 
 import os
 import threading
@@ -16,17 +11,10 @@ from tasks.compiler_cache import cache_program_io
 from tasks.core.build_activity import BuildActivity, BuildSnapshot, GovernorDecision
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import CommandFailedError
-from tasks.jobs import jobserver_io
+from tasks.jobs import jobserver_io, out_of_memory
 from tasks.jobs.governor import decide_jobs
 from tasks.jobs.ninja_steps_io import EdgeTimes
-from tasks.jobs.out_of_memory import (
-    MEMORY_SLUGS,
-    KilledAttempt,
-    decide_retry,
-    find_killed_outputs,
-    has_memory_message,
-    is_disk_full,
-)
+from tasks.jobs.out_of_memory import MEMORY_SLUGS, KilledAttempt
 from tasks.jobs.progress_io import ProgressMonitor
 from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
 from tasks.runlog.memory_monitor_io import MEMORY_MONITOR, ObservedMemory
@@ -38,7 +26,7 @@ LineHandler = Callable[[str], None]  # handles one line of build output
 # Ninja ignores the jobserver if one of these variables contains a number
 JOB_COUNT_VARIABLES = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
 _DISK_FULL_HINT = (
-    "the disk is full (disk-full). Free some space and run the same command again. "
+    "the disk is full (disk-full). Free some disk space and run the same command again. "
     "The build continues where it stopped"
 )
 
@@ -46,11 +34,11 @@ _DISK_FULL_HINT = (
 def resolve_fixed_jobs(
     limit: int | None, folder: PurePath, ninja: str, deps: DepsManifest, launchers: Iterable[str]
 ) -> int | None:
-    """Return a fixed number of jobs for the program `ninja`, None to use the jobserver.
+    """Return a fixed number of jobs for the program `ninja`, None if the jobserver can be used.
 
-    The fixed number is what memory allows now, at most `limit`. It is needed if `ninja` or `folder`
-    does not support a jobserver, or if sccache is one of the `launchers`: sccache's server runs the
-    compilers, so that they are not Ninja's children and their memory is not measured.
+    The number is what memory allows now, at most `limit`. It is needed if `ninja` or `folder` does
+    not support a jobserver, or if sccache is one of the `launchers`: the compilers are then
+    children of sccache's server and not of Ninja, and their memory is not measured.
     """
     program = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
     served = any(cache_program_io.parse_cache_kind(one) == "sccache" for one in launchers)
@@ -61,9 +49,9 @@ def resolve_fixed_jobs(
 
 
 def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
-    """Return how many compilers can run at once in the memory that is available now.
+    """Return how many compilers the available memory allows, at most `limit`.
 
-    The maximum is `limit`, which may exceed the number of cores; None means one job per core.
+    If `limit` is None, the maximum is the number of cores.
     """
     jobs = capacity.compute_safe_jobs(compiler_mib, limit or 0)
     return min(limit or jobs, jobs)
@@ -73,14 +61,11 @@ def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
 class JobScheduler:
     """The number of compilers of one build, its retries, and what was observed while it ran.
 
-    `jobs` is a fixed number, None for the jobserver in `jobserver_folder`. `expected` maps outputs
-    to the expected MiB. At most `most` jobs run locally and `slots` more on workers; `limit` is
-    build.jobs, the maximum of both together.
-
-    The results are available during the build and after it, even after a failure: `peaks`, the peak
-    MiB by output; `killed`, the outputs whose compilers were killed; `edge_times`, read from the
-    build output; `allowed`, the maximum number of jobs; `old_make`, True if the build runs a make
-    without jobserver support. If `old_make` is True at the start, the number of jobs is fixed.
+    `jobs` is a fixed number, None if the jobserver in `jobserver_folder` is used. `expected` maps
+    outputs to the expected MiB. At most `most` jobs run locally and `slots` more on workers;
+    `limit` is build.jobs, the maximum of both together. `peaks` (MiB by output), `killed`
+    (outputs), `allowed` (jobs), `edge_times` and `old_make` are results, available even after a
+    failure.
     """
 
     jobs: int | None
@@ -112,33 +97,24 @@ class JobScheduler:
     ) -> None:
         """Run the build with `start(jobs, env, take)`, which passes each output line to `take`.
 
-        If a compiler ran out of memory, retry with half as many jobs. If a compiler was killed
-        without a memory shortage, retry once with the same number. If the build runs a make without
-        jobserver support, retry with a fixed number.
-
+        Retry with half as many jobs if a compiler ran out of memory, once unchanged if it was
+        killed for another reason, and with a fixed number if a make does not support the jobserver.
         Raises the `CommandFailedError` of the last attempt, with a hint if memory was the cause.
         """
-        self._apply_limit()
-        while True:
-            try:
-                with MEMORY_MONITOR.observe_memory() as memory, self._join_jobserver() as env:
-                    start(self.jobs, env, self.edge_times.record_line)
-            except CommandFailedError as error:
-                if not self._should_retry(error, memory):
-                    raise
-            else:
-                return
-
-    def _apply_limit(self) -> None:
-        """Divide `limit` between this machine and the workers; report a lower fixed number."""
-        if self.limit and not self.jobs:
+        if self.limit and not self.jobs:  # divide the limit between this machine and the workers
             self.most = min(self.most, self.limit) if self.slots else self.limit
             self.slots = min(self.slots, self.limit - self.most)
         elif self.limit and self.jobs and self.jobs < self.limit:
-            print_line(
-                f"running {self.jobs} instead of {self.limit} jobs until the end of this build: "
-                "the free memory is not sufficient for more. For all, set build.jobs_exact: true"
-            )
+            change = f"running {self.jobs} instead of {self.limit} jobs until the end of this build"
+            reason = "the free memory is not sufficient for more"
+            print_line(f"{change}: {reason}. For all, set build.jobs_exact: true")
+        while True:
+            try:
+                with MEMORY_MONITOR.observe_memory() as memory, self._join_jobserver() as env:
+                    return start(self.jobs, env, self.edge_times.record_line)
+            except CommandFailedError as error:
+                if not self._should_retry(error, memory):
+                    raise
 
     def sample_activity(self) -> BuildActivity:
         """Return the current activity of the build: its jobs, memory and slowest outputs."""
@@ -157,17 +133,17 @@ class JobScheduler:
         def decide(view: BuildSnapshot) -> GovernorDecision:
             return decide_jobs(replace(view, most=most, local=self.most if self.slots else 0))
 
-        folder, jobserver = Path(self.jobserver_folder), None
+        folder = Path(self.jobserver_folder)
         tokens = most + self.slots  # one more for each job paused by the limit of local jobs
         try:
             with jobserver_io.join_jobserver(folder, tokens, decide, self.expected) as jobserver:
                 self.active_jobserver = jobserver
                 yield jobserver.build_environment()
         finally:
-            self.active_jobserver = None
-            if jobserver:
-                self.busiest, self.used_jobserver = jobserver.peak_jobs, bool(jobserver.peaks)
-                self.peaks.update(jobserver.peaks)
+            ended, self.active_jobserver = self.active_jobserver, None
+            if ended:
+                self.busiest, self.used_jobserver = ended.peak_jobs, bool(ended.peaks)
+                self.peaks.update(ended.peaks)
 
     def _should_retry(self, error: CommandFailedError, memory: ObservedMemory) -> bool:
         """Return True to retry, and print why; otherwise set the hint of `error`, if known."""
@@ -176,45 +152,40 @@ class JobScheduler:
             return False
         if not self.jobs and any(log.find_lines(failures, ("old-make",))):
             self.old_make, self.jobs = True, compute_safe_jobs(self.limit)
-            print_warning(
-                "this build runs a GNU make before 4.4, which does not support the jobserver. "
-                f"Retrying with build.jobs: {self.jobs}"
-            )
+            cause = "this build runs a GNU make before 4.4, which does not support the jobserver"
+            print_warning(f"{cause}. Retrying with build.jobs: {self.jobs}")
             return True
-        culprits = find_killed_outputs(failures, log)
+        culprits = out_of_memory.find_killed_outputs(failures, log)
         if not culprits:
-            error.hint = _DISK_FULL_HINT if is_disk_full(failures, log) else error.hint
+            disk_full = out_of_memory.is_disk_full(failures, log)
+            error.hint = _DISK_FULL_HINT if disk_full else error.hint
             return False
         # A build that chose its own number of jobs ran none under the jobserver
         chosen = self.jobs or not self.used_jobserver
-        decision = decide_retry(
-            KilledAttempt(
-                memory_short=memory.is_memory_short(),
-                names_memory=has_memory_message(failures, log),
-                jobs=self.jobs if chosen else min(self.most, self.busiest or self.most),
-                safe_jobs=compute_safe_jobs(self.limit),
-                retries=self.attempts,
-                unchanged_retries=self.tried_again,
-            )
+        attempt = KilledAttempt(
+            memory_short=memory.is_memory_short(),
+            names_memory=out_of_memory.has_memory_message(failures, log),
+            jobs=self.jobs if chosen else min(self.most, self.busiest or self.most),
+            safe_jobs=compute_safe_jobs(self.limit),
+            retries=self.attempts,
+            unchanged_retries=self.tried_again,
         )
+        decision = out_of_memory.decide_retry(attempt)
         names = ", ".join(Path(output).name for output in culprits if output != "?")
         compiler = f"the compiler of {names}" if names else "a compiler"
         if decision.jobs is None:
             if decision.retry:
                 self.tried_again = True
-                print_warning(
-                    f"{compiler} was killed although memory was not short. "
-                    "Retrying with the same build.jobs"
-                )
+                cause = f"{compiler} was killed although memory was not short"
+                print_warning(f"{cause}. Retrying with the same build.jobs")
             return decision.retry
         self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
         known = {**self.expected, **self.peaks}
         self.expected = known | {name: 2 * known.get(name, 0) for name in culprits}
         if not decision.retry:
-            error.hint = (
-                f"{compiler} needs more memory than is available ({MEMORY_SLUGS[os.name]}). Close "
-                "other programs, add swap space, or turn off the feature that needs this file"
-            )
+            cause = f"{compiler} needs more memory than is available ({MEMORY_SLUGS[os.name]})"
+            remedy = "add swap space, or turn off the feature that needs this file"
+            error.hint = f"{cause}. Close other programs, {remedy}"
             return False
         self.attempts += 1
         if chosen:

@@ -1,17 +1,13 @@
-"""Share job tokens between the builds of a folder; one build governs the number of tokens.
-
-On POSIX the tokens are in a pipe and the leader lock is a file lock. On Windows the tokens are a
-semaphore and the leader lock is a named event.
-"""
+"""Share job tokens between the builds of a folder; one build governs the number of tokens."""
 
 import contextlib
-import functools
 import re
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job
@@ -34,32 +30,27 @@ _MIN_NINJA = (1, 13)  # https://github.com/ninja-build/ninja/releases/tag/v1.13.
 _AUDIT_SAMPLES = 8  # consecutive samples before tokens count as lost or as surplus
 
 
+@dataclass
 class Jobserver:
     """A build's part in the jobserver: it samples the jobs and, as governor, adjusts the tokens.
 
     A token is free, used by a job, or withheld by the governor, the build with the leader lock.
-    Builds without this lock only sample jobs. `in_use`, `peak_jobs` and `at_work` are the number of
-    running jobs, the highest such number, and the running jobs in the last sample. They include all
-    builds of the jobserver. `peaks` is set at the end: the peak MiB by output of this run's builds.
+    `in_use`, `peak_jobs` and `at_work` are of all builds; `peaks`, the peak MiB by output, is of
+    this run and set at the end.
     """
 
-    def __init__(
-        self,
-        tokens: JobTokens,
-        leader_lock: LeaderLock,
-        edges: RunningEdges,
-        decide: Callable[[BuildSnapshot], GovernorDecision],
-        most: int,
-    ) -> None:
-        self.peaks: dict[str, int] = {}
-        self.in_use = self.peak_jobs = 0
-        self.at_work: tuple[Job, ...] = ()
-        self._tokens = tokens
-        self._leader_lock = leader_lock
-        self._edges = edges
-        self._decide = decide
-        self._most = most
-        self._total = most - 1  # Ninja's first job needs no token
+    tokens: JobTokens
+    leader_lock: LeaderLock
+    edges: RunningEdges
+    decide: Callable[[BuildSnapshot], GovernorDecision]
+    most: int
+    peaks: Mapping[str, int] = field(default_factory=dict)
+    in_use: int = 0
+    peak_jobs: int = 0
+    at_work: tuple[Job, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._total = self.most - 1  # Ninja's first job needs no token
         self._pauses = PausedJobs()
         self._failed = self._unsure = False
         self._withheld = 0
@@ -69,39 +60,41 @@ class Jobserver:
 
     def build_environment(self) -> dict[str, str]:
         """Return the environment variables that make the build use the jobserver."""
-        return {"MAKEFLAGS": f" -j{self._most} --jobserver-auth={self._tokens.auth}"}
+        return {"MAKEFLAGS": f" -j{self.most} --jobserver-auth={self.tokens.auth}"}
 
     @property
     def withheld_jobs(self) -> int:
         """The number of tokens that this build or another governor withholds for lack of memory."""
-        leads = self._leader_lock.taken
+        leads = self.leader_lock.taken
         return self._withheld if leads else self._count_missing_tokens(self.in_use)
 
     def start_control(self, tick: float) -> threading.Thread:
         """Sample jobs and adjust tokens now, before the build starts, and every `tick` seconds."""
+
+        def govern_until_stopped() -> None:
+            while not self.tokens.stopped:
+                until = time.monotonic() + tick
+                while (remaining := until - time.monotonic()) > 0 and not self.tokens.stopped:
+                    self._withhold_tokens(self.tokens.wait_for_tokens(remaining, self._owed))
+                if not self.tokens.stopped:
+                    self._govern_once()
+
         self._run_safely(self._govern_once)
-        run_loop = bind_current_context(self._run_safely)
-        work = functools.partial(self._govern_until_stopped, tick)
-        thread = threading.Thread(target=run_loop, args=(work,), name="jobserver", daemon=True)
+        run_loop, work = bind_current_context(self._run_safely), (govern_until_stopped,)
+        thread = threading.Thread(target=run_loop, args=work, name="jobserver", daemon=True)
         thread.start()
         return thread
 
     def stop_control(self, thread: threading.Thread) -> dict[str, int]:
-        """Stop sampling, put back the withheld tokens, and return the peak MiB by output.
-
-        After an interrupt, this can be called again.
-        """
-        self._tokens.stop_waiting()
+        """Stop sampling, return the withheld tokens, and return the peak MiB by output."""
+        self.tokens.stop_waiting()
         thread.join()
-        self._run_safely(lambda: self._edges.sample_jobs(time.monotonic()))
+        self._run_safely(lambda: self.edges.sample_jobs(time.monotonic()))
         self._release_tokens()
-        return self._edges.peaks
+        return self.edges.peaks
 
     def _run_safely(self, work: Callable[[], object]) -> None:
-        """Call `work`. After an error, print a warning and stop limiting the jobs by memory.
-
-        All tokens are then released, and later calls do nothing.
-        """
+        """Call `work`; after an error, print a warning and stop limiting the jobs by memory."""
         if self._failed:
             return
         try:
@@ -112,29 +105,21 @@ class Jobserver:
             error = f"{type(bug).__name__}: {bug}"
             print_warning(f"the number of jobs is not limited by memory any longer: {error}")
             with contextlib.suppress(OSError):  # the lock may be what failed
-                if self._leader_lock.acquire_lead() and not self._unsure:
+                if self.leader_lock.acquire_lead() and not self._unsure:
                     self._withheld = max(self._withheld, self._count_missing_tokens(self.in_use))
             self._release_tokens()
-            self._leader_lock.close()
+            self.leader_lock.close()
             self.in_use = 0
-
-    def _govern_until_stopped(self, tick: float) -> None:
-        while not self._tokens.stopped:
-            until = time.monotonic() + tick
-            while (remaining := until - time.monotonic()) > 0 and not self._tokens.stopped:
-                self._add_withheld(self._tokens.wait_for_tokens(remaining, self._owed))
-            if not self._tokens.stopped:
-                self._govern_once()
 
     def _govern_once(self) -> None:
         now = time.monotonic()
-        sample = self._edges.sample_jobs(now, self._pauses.since)
+        sample = self.edges.sample_jobs(now, self._pauses.since)
         self.in_use = len(sample.jobs)
         self.peak_jobs = max(self.peak_jobs, self.in_use)
         self.at_work = sample.jobs
         self._unsure = sample.unsure
-        if not self._leader_lock.taken:
-            if not self._leader_lock.acquire_lead():
+        if not self.leader_lock.taken:
+            if not self.leader_lock.acquire_lead():
                 return
             # A make may hold the missing tokens; when it has ended, the audit finds lost tokens
             self._withheld = 0 if sample.unsure else self._count_missing_tokens(sample.most)
@@ -144,58 +129,53 @@ class Jobserver:
             limit_mib=memory.limit_mib,
             available_mib=memory.available_mib,
             running=sample.jobs,
-            idle=self._tokens.count_tokens() + (sample.idle if sample.ninjas else 1),
-            most=self._most,
-            shown=self._edges.shown,
+            idle=self.tokens.count_tokens() + (sample.idle if sample.ninjas else 1),
+            most=self.most,
+            shown=self.edges.shown,
             since_grant=now - self._granted,
         )
-        self._apply_decision(self._decide(view), sample, now)
-
-    def _apply_decision(self, decision: GovernorDecision, sample: JobsSnapshot, now: float) -> None:
+        decision = self.decide(view)
         self._pauses.set_paused_jobs(decision.paused, now)
         available = max(0, decision.jobs - max(1, sample.ninjas))
         if sample.unsure:  # a make holds tokens for unseen jobs; do not replace them
-            counted = self._tokens.count_tokens() + self._withheld + sample.least
+            counted = self.tokens.count_tokens() + self._withheld + sample.least
             available += max(0, self._total - counted)
         withheld = max(0, self._total - available)
         self._owed = max(0, withheld - self._withheld)
         if (surplus := self._withheld - withheld) > 0:
-            self._tokens.return_tokens(surplus)
+            self.tokens.return_tokens(surplus)
             self._withheld -= surplus
             self._granted = now
-        self._add_withheld(self._tokens.take_tokens(self._owed))
+        self._withhold_tokens(self.tokens.take_tokens(self._owed))
 
-    def _add_withheld(self, taken: int) -> None:
+    def _withhold_tokens(self, taken: int) -> None:
         self._withheld += taken
         self._owed -= taken
 
     def _audit_tokens(self, sample: JobsSnapshot) -> None:
-        """Correct the number of tokens if several samples show a difference from the total.
-
-        Tokens that were lost with a killed build are added to the withheld tokens, so that the
-        governor can release them. Surplus tokens are discarded.
-        """
-        token_count = self._tokens.count_tokens() + self._withheld
+        """Correct the number of tokens if several samples show a difference from the total."""
+        token_count = self.tokens.count_tokens() + self._withheld
         lost = 0 if sample.unsure else self._total - token_count - sample.most
         self._audit_counts.append((lost, token_count + sample.least - self._total))
         if len(self._audit_counts) < _AUDIT_SAMPLES:
             return
         lost, excess = (min(counts) for counts in zip(*self._audit_counts, strict=True))
-        if lost > 0 or excess > 0:
-            self._audit_counts.clear()
-        if lost > 0:
+        if lost > 0:  # with a killed build: count them as withheld, so that they can be released
             self._withheld += lost
         elif excess > 0:
             withheld = min(excess, self._withheld)
             self._withheld -= withheld
-            self._tokens.take_tokens(excess - withheld)
+            self.tokens.take_tokens(excess - withheld)
+        else:
+            return
+        self._audit_counts.clear()
 
     def _count_missing_tokens(self, in_use: int) -> int:
-        return max(0, self._total - self._tokens.count_tokens() - in_use)
+        return max(0, self._total - self.tokens.count_tokens() - in_use)
 
     def _release_tokens(self) -> None:
         self._pauses.close()
-        self._tokens.return_tokens(self._withheld)
+        self.tokens.return_tokens(self._withheld)
         self._withheld = self._owed = 0
 
 
@@ -215,9 +195,8 @@ def join_jobserver(
 ) -> Iterator[Jobserver]:
     """Join the jobserver of `folder` while a build runs.
 
-    `expected` maps outputs to their peak MiB in the last build; the forecast of any other output
-    depends on its kind. If this build fails, `peaks` of the yielded jobserver has the larger of the
-    expected and the measured peak of each output.
+    `expected` maps outputs to their peak MiB in the last build. If this build fails, `peaks` has
+    the larger of the expected and the measured peak of each output.
     """
     with open_tokens(folder) as (tokens, leader_lock):
         edges = RunningEdges(tokens.auth, expected)
@@ -227,8 +206,6 @@ def join_jobserver(
             yield jobserver
             jobserver.peaks = jobserver.stop_control(thread)
         except BaseException:
-            peaks = jobserver.stop_control(thread)
-            jobserver.peaks = {
-                name: max(peak, expected.get(name, 0)) for name, peak in peaks.items()
-            }
+            peaks = jobserver.stop_control(thread).items()  # again, if it was interrupted
+            jobserver.peaks = {name: max(peak, expected.get(name, 0)) for name, peak in peaks}
             raise

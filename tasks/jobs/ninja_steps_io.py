@@ -21,11 +21,7 @@ _RERUNS_CMAKE = "Re-running CMake"
 
 @dataclass(frozen=True)
 class NinjaDryRun:
-    """The result of a dry run of Ninja.
-
-    `steps` is the number of steps, `objects` that of object files, and `outputs` are the files that
-    Ninja names. If `configures` is True, CMake runs first and may change the steps.
-    """
+    """What Ninja would build; if `configures` is True, CMake runs first and may change that."""
 
     steps: int
     objects: int
@@ -51,11 +47,7 @@ def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRu
 
 @dataclass
 class EdgeTimes:
-    """The times of edges in seconds of the monotonic clock, collected while a build runs.
-
-    `finished` and `failed` map outputs to the time when they were built or failed. `since` maps the
-    outputs of sampled jobs to the start time of the job.
-    """
+    """The ends, failures and starts of edges by output, in seconds of the monotonic clock."""
 
     finished: dict[str, float] = field(default_factory=dict)
     failed: dict[str, float] = field(default_factory=dict)
@@ -80,8 +72,8 @@ def build_edges(
 ) -> list[Edge]:
     """Return the edges of compilers and linkers, finished and failed, ordered by start time.
 
-    `log_entries` are the entries of Ninja's log for this build, `peaks` are MiB by output. Ninja's
-    log has no entry for a failed output. The duration of a failed edge without samples is 0.
+    `log_entries` are the entries of Ninja's log for this build, which has none for a failed output.
+    `peaks` are MiB by output. The duration of a failed edge without samples is 0.
     """
     edges = []
     for output, end in times.failed.items():

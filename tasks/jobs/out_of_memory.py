@@ -14,12 +14,10 @@ _MAX_RETRIES = 3  # with fewer jobs, after the first attempt
 
 @dataclass(frozen=True)
 class KilledAttempt:
-    """An attempt of a build in which compilers were killed.
+    """An attempt of a build in which compilers were killed; None means unknown.
 
-    `memory_short` is True if memory was short during the attempt, None if unknown. `names_memory`
-    is True if a compiler reported that memory ran out. `jobs` is the number of jobs, None if the
-    build chose the number. `safe_jobs` is the number that memory allows now. `retries` counts the
-    earlier retries with fewer jobs, `unchanged_retries` those with the same number.
+    `names_memory` is True if a compiler reported that memory ran out. `safe_jobs` is the number of
+    jobs that memory allows now. `retries` counts the retries with fewer jobs.
     """
 
     memory_short: bool | None

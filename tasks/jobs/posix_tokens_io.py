@@ -1,8 +1,7 @@
 """Keep the jobserver's tokens in a pipe and elect the governor with a file lock. POSIX only.
 
-Each build in the checkout holds a shared lock on a file. A build that finds no other build there
-recreates the pipe, so that tokens of a killed build do not stay lost. The build that has a second
-lock is the governor. The system releases both locks when a process ends, even after SIGKILL.
+A build that finds no other build in the folder recreates the pipe, so that tokens of a killed build
+do not stay lost. The system releases the locks when a process ends, even after SIGKILL.
 """
 
 import contextlib
@@ -48,11 +47,8 @@ class TokenPipe:
             os.write(self._fd, _TOKEN_BYTE * tokens)
 
     def wait_for_tokens(self, seconds: float, limit: int) -> int:
-        """Wait for tokens and take up to `limit`; return how many were taken.
-
-        Returns 0 after `seconds` without tokens, and after `stop_waiting`. Polling would be too
-        slow: Ninja takes a returned token again within some hundred microseconds.
-        """
+        """Wait for tokens and take up to `limit`; return how many were taken, 0 after `seconds`."""
+        # Polling would be too slow: Ninja takes a returned token again within 1 ms
         descriptors = [self._stop, self._fd] if limit else [self._stop]
         ready, _, _ = select.select(descriptors, [], [], max(0.0, seconds))
         return 0 if self._stop in ready else self.take_tokens(limit)

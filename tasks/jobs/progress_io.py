@@ -1,13 +1,10 @@
-"""Report the progress of a build: its jobs, memory, compiler cache hits and slowest outputs.
-
-A sample of the activity takes some milliseconds: take it once a second, not once per line.
-"""
+"""Report the progress of a build: its jobs, memory, compiler cache hits and slowest outputs."""
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from threading import Event, Lock, Thread
 
 from tasks.core.build_activity import BuildActivity, find_heavy_jobs, find_slowest_outputs
 from tasks.core.ninja_progress import Progress, ProgressMeter
@@ -20,11 +17,7 @@ from tasks.system.output import bind_current_context, show_progress
 
 @dataclass(frozen=True)
 class ProgressMonitor:
-    """The sources from which the activity of a build is read.
-
-    `hit_rate` returns the hit rate of the compiler cache, None if unknown. `took` returns the
-    seconds of each finished output.
-    """
+    """The sources of a build's activity: hit rate of the compiler cache, seconds of each output."""
 
     hit_rate: Callable[[], float | None] = lambda: None
     took: Callable[[], Mapping[str, float]] = dict
@@ -32,7 +25,7 @@ class ProgressMonitor:
     def read_activity(self, jobserver: Jobserver | None) -> BuildActivity:
         """Return the current activity, with the running jobs if the build has a jobserver."""
         jobs = jobserver.at_work if jobserver else ()
-        memory = MEMORY_MONITOR.read_memory(_REPORT_INTERVAL)
+        memory = MEMORY_MONITOR.read_memory(_REPORT_INTERVAL)  # takes some milliseconds
         return BuildActivity(
             jobs=jobserver.in_use if jobserver else None,
             held_back=jobserver.withheld_jobs if jobserver else 0,
@@ -57,14 +50,10 @@ def create_line_handler() -> Callable[[str], None]:
 def report_build_progress(
     sample: Callable[[], BuildActivity], forecast: Forecast | None = None
 ) -> Iterator[Callable[[str], None]]:
-    """Yield a line handler for a build, and report the result of `sample` each second.
-
-    The reports continue while Ninja prints nothing. The remaining time is taken from `forecast`, or
-    from the number of steps if `forecast` is None.
-    """
-    reporter, is_over = _ProgressReporter(forecast=forecast, before_first=True), threading.Event()
+    """Yield a line handler for a build, and report the result of `sample` each second."""
+    reporter, is_over = _ProgressReporter(forecast=forecast, before_first=True), Event()
     report = bind_current_context(reporter.report_periodically)
-    thread = threading.Thread(target=report, args=(sample, is_over), name="watch", daemon=True)
+    thread = Thread(target=report, args=(sample, is_over), name="watch", daemon=True)
     thread.start()
     try:
         yield reporter.report_line
@@ -73,30 +62,22 @@ def report_build_progress(
         thread.join()
 
 
-@dataclass(frozen=True)
-class _LastStep:
-    text: str
-    progress: Progress
-    when: float
-
-
 @dataclass
 class _ProgressReporter:
-    """The progress display of one command.
+    """The progress display of one command; `lock` protects the state from two threads.
 
     While Ninja counts steps, the display shows only Ninja's lines and no compiler output. A line of
-    CMake, which begins with `--`, means that Ninja has ended, even before its last step. `lock`
-    protects the state from two threads: one reads the build output, one samples the activity.
+    CMake, which begins with `--`, means that Ninja has ended, even before its last step.
     """
 
     meter: ProgressMeter = field(default_factory=ProgressMeter)
     forecast: Forecast | None = None
     at_work: BuildActivity = field(default_factory=BuildActivity)
-    counting: _LastStep | None = None
+    last_step: tuple[str, Progress, float] | None = None  # text, progress, time
     before_first: bool = False
     began: float = field(default_factory=time.monotonic)
     text: str = "compiling"
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: Lock = field(default_factory=Lock)
 
     def report_line(self, line: str) -> None:
         now, text = time.monotonic(), summarize_line(line)
@@ -109,25 +90,24 @@ class _ProgressReporter:
                     if (remaining := self.forecast.estimate_remaining(now)) is not None:
                         progress = replace(progress, eta=remaining)
                 is_done = progress.done >= progress.total
-                self.counting = None if is_done else _LastStep(text, progress, now)
+                self.last_step = None if is_done else (text, progress, now)
                 self.before_first = False
             elif line.lstrip().startswith("-- "):
-                self.counting = None
-            if text and (progress or not self.counting):
+                self.last_step = None
+            if text and (progress or not self.last_step):
                 self.text = text
                 show_progress(text, progress)
 
-    def report_periodically(
-        self, sample: Callable[[], BuildActivity], is_over: threading.Event
-    ) -> None:
+    def report_periodically(self, sample: Callable[[], BuildActivity], is_over: Event) -> None:
         """Report the result of `sample` each second until `is_over` is set."""
         while not is_over.is_set():
             self.at_work = sample()
             with self.lock:
                 now = time.monotonic()
-                if last_step := self.counting:
-                    progress = last_step.progress.advance_time(now - last_step.when)
-                    show_progress(last_step.text, replace(progress, at_work=self.at_work))
+                if self.last_step:
+                    text, progress, when = self.last_step
+                    progress = progress.advance_time(now - when)
+                    show_progress(text, replace(progress, at_work=self.at_work))
                 else:
                     silent = now - self.began if self.before_first else 0.0
                     show_progress(self.text, Progress(0, 0, at_work=self.at_work, silent=silent))

@@ -1,10 +1,4 @@
-"""Find the running Ninja edges among all processes, and measure the memory of each.
-
-A Ninja process uses the jobserver if its MAKEFLAGS contain the jobserver's auth value; the parent
-process does not matter. Each child of Ninja is an edge. The descendants of that child belong to the
-same edge, and their memory counts for it. A process is inspected only while it is new, so that a
-sample costs one process listing and one read per process of an edge.
-"""
+"""Find the running Ninja edges among all processes, and measure the memory of each."""
 
 import re
 from bisect import insort
@@ -12,13 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tasks.core.build_activity import (
-    Job,
-    JobKind,
-    classify_command,
-    classify_output,
-    find_output_path,
-)
+from tasks.core import build_activity
+from tasks.core.build_activity import Job, JobKind
 from tasks.jobs import job_processes_io as processes
 from tasks.settings.compile_workers import DISTRIBUTE_VARIABLE
 from tasks.system import process_group
@@ -31,11 +20,10 @@ _COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # programs of GCC and clang
 
 @dataclass(frozen=True)
 class JobsSnapshot:
-    """The jobs at one moment.
+    """The jobs at one moment, with the bounds `least` and `most` of the tokens that they hold.
 
-    `least` and `most` are the bounds of the tokens that the jobs hold: each Ninja may run one job
-    without a token, in its implicit slot. The jobs of a Ninja that has not opened the jobserver yet
-    hold no tokens. `unsure` is True if a make is running, which may hold more tokens.
+    Each Ninja may run one job without a token, and all its jobs until it has opened the jobserver.
+    `unsure` is True if a make is running, which may hold more tokens.
     """
 
     jobs: tuple[Job, ...]
@@ -60,15 +48,15 @@ class _RunningEdge:
 class RunningEdges:
     """The running edges of all builds that use one jobserver, updated by each sample.
 
-    `peaks` has the peak MiB by output of finished local edges of this run. `shown` has the peak MiB
-    by kind, in ascending order, of the finished edges of all builds and of the expected outputs.
+    Each child of a Ninja is an edge, with all its descendants. `peaks` has the peak MiB by output
+    of finished local edges of this run, `shown` those by kind of all edges in ascending order.
     """
 
     def __init__(self, auth: str, expected: Mapping[str, int]) -> None:
         self.peaks: dict[str, int] = {}
         self.shown: defaultdict[JobKind, list[int]] = defaultdict(list)
         for output, peak in expected.items():
-            insort(self.shown[classify_output(output)], peak)
+            insort(self.shown[build_activity.classify_output(output)], peak)
         self._auth = auth
         self._expected = expected
         self._known: dict[int, float] = {}
@@ -80,37 +68,44 @@ class RunningEdges:
         self._edges: dict[int, _RunningEdge] = {}
 
     def sample_jobs(self, now: float, paused: Mapping[int, float] | None = None) -> JobsSnapshot:
-        """Return the running jobs at `now`, in seconds of a monotonic clock.
-
-        `paused` maps the process ids of paused jobs to the start of the pause.
-        """
+        """Return the running jobs; `paused` maps process ids to the time when the pause began."""
         alive = processes.list_pids()
         for pid in self._known.keys() - alive:
             self._forget_process(pid)
-        recent = [pid for pid, since in self._known.items() if now - since < _SETTLES]
-        for pid in recent:
+        for pid in [pid for pid, since in self._known.items() if now - since < _SETTLES]:
             self._inspect_process(pid, now)
         for pid in sorted(alive - self._known.keys()):
             self._assign_to_edge(pid, now)
         for edge in self._edges.values():
-            self._measure_memory(edge, now, paused or {})
+            size = sum(map(processes.read_resident_bytes, edge.members)) // _MIB
+            peak, age = max(size, edge.job.peak_mib), now - edge.since
+            waits = now - (paused or {}).get(edge.job.pid, now)
+            edge.job = replace(edge.job, resident_mib=size, peak_mib=peak, age=age, waits=waits)
         # Before Ninja opens the jobserver, it builds the inputs of build.ninja (PyTorch's generated
         # sources) without tokens
         path = self._auth.removeprefix("fifo:")
         waiting = self._ninjas.keys() - self._joined
         self._joined.update(ninja for ninja in waiting if processes.has_open_file(ninja, path))
-        return self._build_snapshot()
+        opening = self._ninjas.keys() - self._joined  # their jobs hold no tokens yet
+        busy = Counter(e.ninja for e in self._edges.values() if e.ninja not in opening)
+        idle = len(self._joined - busy.keys())
+        return JobsSnapshot(
+            # Omit a job that runs a nested Ninja: it must not be paused
+            jobs=tuple(edge.job for edge in self._edges.values() if not edge.nests),
+            ninjas=len(busy) + idle,
+            idle=idle,
+            least=busy.total() - len(busy),
+            most=busy.total(),
+            unsure=bool(self._makes) or any(edge.makes for edge in self._edges.values()),
+        )
 
     def _assign_to_edge(self, pid: int, now: float) -> None:
-        """Assign a process to the edge of its parent; assign an unknown parent first.
-
-        Process ids wrap around, so that the id of a child may be smaller than that of its parent.
-        """
+        """Assign a process to the edge of its parent; assign an unknown parent first."""
         if pid in self._known:
             return
         self._known[pid] = now
         parent = processes.find_parent_pid(pid)
-        if parent > 1 and parent not in self._known:
+        if parent > 1 and parent not in self._known:  # process ids wrap around
             self._assign_to_edge(parent, now)
         if parent in self._ninjas:
             job = Job(pid, "", "other", 0, 0)
@@ -127,7 +122,8 @@ class RunningEdges:
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
             command = " ".join(processes.read_arguments(pid))
-            output, kind = find_output_path(command), classify_command(command)
+            output = build_activity.find_output_path(command)
+            kind = build_activity.classify_command(command)
             if kind == "c++" and edge.ninja in self._sending:
                 kind = "remote"
             expected = 0 if kind == "remote" else self._expected.get(output, 0)
@@ -140,31 +136,21 @@ class RunningEdges:
             self._makes.add(pid)
         is_new_ninja = program.startswith("ninja") and pid not in self._ninjas
         if is_new_ninja and self._is_jobserver_client(pid):
-            self._ninjas[pid] = processes.read_variable(pid, process_group.RUN_VARIABLE)
-            if processes.read_variable(pid, DISTRIBUTE_VARIABLE):
-                self._sending.add(pid)
-            if pid in self._owner:
-                self._edges[self._owner[pid]].nests = True
-            self._adopt_children(pid, now)
+            self._add_ninja(pid, now)
 
     def _detect_local_compile(self, pid: int, program: str) -> None:
-        """Change a remote job to a local one if its compiler runs on this machine.
-
-        A compiler with -E only preprocesses, which remote jobs do on this machine, too.
-        """
+        """Change a remote job to a local one if its compiler runs on this machine."""
         edge = self._edges.get(self._owner.get(pid, 0))
         if not edge or edge.job.kind != "remote" or not _COMPILER_NAMES.fullmatch(program):
             return
-        if "-E" not in processes.read_arguments(pid):
+        if "-E" not in processes.read_arguments(pid):  # remote jobs preprocess on this machine
             expected = self._expected.get(edge.job.output, 0)
             edge.job = replace(edge.job, kind="c++", expected_mib=expected)
 
     def _is_jobserver_client(self, pid: int) -> bool:
-        """Return True if this Ninja uses the jobserver; a Ninja with -j does not.
-
-        A child of Ninja that has not called exec yet looks like a Ninja but does not count.
-        """
+        """Return True if this Ninja uses the jobserver; a Ninja with -j does not."""
         arguments, parent = processes.read_arguments(pid), processes.find_parent_pid(pid)
+        # a child of Ninja that has not called exec yet looks like a Ninja
         if parent in self._ninjas and arguments == processes.read_arguments(parent):
             return False
         has_own_limit = any(argument.startswith("-j") for argument in arguments)
@@ -174,19 +160,17 @@ class RunningEdges:
         flag = f"--jobserver-auth={self._auth}"
         return flag in processes.read_variable(pid, "MAKEFLAGS").split()
 
-    def _adopt_children(self, ninja: int, now: float) -> None:
-        """Assign again the children that a Ninja started before it was recognized as Ninja."""
-        start = self._known[ninja]
-        recent = [pid for pid, since in self._known.items() if since >= start]
+    def _add_ninja(self, ninja: int, now: float) -> None:
+        """Add a Ninja, and assign again the children that it started before it was recognized."""
+        self._ninjas[ninja] = processes.read_variable(ninja, process_group.RUN_VARIABLE)
+        if processes.read_variable(ninja, DISTRIBUTE_VARIABLE):
+            self._sending.add(ninja)
+        if ninja in self._owner:
+            self._edges[self._owner[ninja]].nests = True
+        recent = [pid for pid, since in self._known.items() if since >= self._known[ninja]]
         for pid in [pid for pid in recent if processes.find_parent_pid(pid) == ninja]:
             self._forget_process(pid)
             self._assign_to_edge(pid, now)
-
-    def _measure_memory(self, edge: _RunningEdge, now: float, paused: Mapping[int, float]) -> None:
-        size = sum(map(processes.read_resident_bytes, edge.members)) // _MIB
-        peak, waits = max(size, edge.job.peak_mib), now - paused.get(edge.job.pid, now)
-        age = now - edge.since
-        edge.job = replace(edge.job, resident_mib=size, peak_mib=peak, age=age, waits=waits)
 
     def _forget_process(self, pid: int) -> None:
         """Remove an ended process; with an edge's first process, also end the edge."""
@@ -204,17 +188,3 @@ class RunningEdges:
         elif pid in self._owner:
             self._edges[self._owner[pid]].members.discard(pid)
         self._owner.pop(pid, None)
-
-    def _build_snapshot(self) -> JobsSnapshot:
-        opening = self._ninjas.keys() - self._joined  # their jobs hold no tokens yet
-        busy = Counter(e.ninja for e in self._edges.values() if e.ninja not in opening)
-        idle = len(self._joined - busy.keys())
-        return JobsSnapshot(
-            # Omit a job that runs a nested Ninja: it must not be paused
-            jobs=tuple(edge.job for edge in self._edges.values() if not edge.nests),
-            ninjas=len(busy) + idle,
-            idle=idle,
-            least=busy.total() - len(busy),
-            most=busy.total(),
-            unsure=bool(self._makes) or any(edge.makes for edge in self._edges.values()),
-        )

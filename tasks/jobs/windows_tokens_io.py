@@ -1,10 +1,8 @@
 """Keep the jobserver's tokens in a semaphore, elect the governor by a named event. Windows only.
 
-The names of both objects are derived from the jobserver's folder. The objects are visible in one
-logon session and disappear when the last process that has them open ends. The first build creates a
-semaphore without tokens. Tokens of a killed build disappear with the semaphore, or the governor
-notices that tokens are missing. A build cannot open the objects of a process with higher rights (an
-elevated prompt); such a build uses a separate jobserver.
+Both names come from the jobserver's folder. The objects exist in one logon session, until the last
+process that has them open ends; the first build creates a semaphore without tokens. A build cannot
+open the objects of an elevated process; such a build uses a separate jobserver.
 """
 
 import contextlib
@@ -68,10 +66,7 @@ class TokenSemaphore:
             _release_semaphore(self._handle, tokens, None)
 
     def wait_for_tokens(self, seconds: float, limit: int) -> int:
-        """Wait for tokens and take up to `limit`; return how many were taken.
-
-        Returns 0 after `seconds` without tokens, and as soon as `stop_waiting` is called.
-        """
+        """Wait for tokens and take up to `limit`; return how many were taken, 0 after `seconds`."""
         handles = (self._stop, self._handle) if limit else (self._stop,)
         if self._wait_for_handle(*handles, seconds=seconds) != _TOKEN:
             return 0

@@ -12,11 +12,10 @@ EARLIEST_TIMESTAMP = 315_532_800  # 1980-01-01 UTC, the earliest time in a zip a
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """A source tree.
+    """A git checkout with a `commit`, or a source tree with a `digest` (sha256).
 
-    `url` is "" for a local directory. A git checkout has a `commit`, any other source a `digest`
-    (sha256). `edits` is a digest of the local changes, "" without changes. `submodules` maps paths
-    to commits. `patches` are the sha256 digests of the applied patches.
+    `url` is "" if the source is a local directory. `edits` is a digest of the local changes, "" if
+    there are none. `submodules` maps paths to commits. `patches` are the sha256 of applied patches.
     """
 
     url: str = ""
@@ -43,12 +42,11 @@ def describe_tool(path: str, version: str, digest: str) -> BuildTool:
 
 @dataclass(frozen=True)
 class BuildInputs:
-    """The build inputs of the wheel `name` `version`.
+    """The build inputs of the wheel `name` `version`; `epoch` is the time of the source.
 
-    `epoch` is the time of the source, in seconds since 1970. `cuda` is the full version of the CUDA
-    toolkit and of nvcc, "" without CUDA. `packages` are the pinned requirements from which the
-    toolkit was installed. For an extension, `torch` and `surface` are the version and the ABI
-    fingerprint of the torch that it was built against; for torch itself, both are "".
+    `cuda` is the full version of the CUDA toolkit, "" if the build uses no CUDA. `packages` are the
+    pinned requirements from which the toolkit was installed. For an extension, `torch` and
+    `surface` are the version and the ABI fingerprint of the torch that it was built against.
     """
 
     name: str
@@ -64,11 +62,9 @@ class BuildInputs:
 
 @dataclass(frozen=True)
 class Invocation:
-    """The settings, the resolution and the environment of a build.
+    """The settings, the resolution and the installed packages of a build, without secrets.
 
-    `kind` is "torch" or "extension". `settings` and `resolution` contain no secrets or local paths.
-    `installed` maps the packages of the build environment to versions. `began` and `ended` are ISO
-    times.
+    `kind` is "torch" or "extension".
     """
 
     kind: str
@@ -80,18 +76,13 @@ class Invocation:
 
 
 def add_source_date(env: Mapping[str, str], date: int) -> dict[str, str]:
-    """Return `env` with SOURCE_DATE_EPOCH set to the time of the source.
-
-    Compilers and archivers use this time as the current time. A value in `env` takes precedence.
-    """
+    """Return `env` with SOURCE_DATE_EPOCH set to `date`, unless `env` already has a value."""
+    # compilers and archivers use this time as the current time
     return {"SOURCE_DATE_EPOCH": str(max(date, EARLIEST_TIMESTAMP)), **env}
 
 
 def redact_json(value: Json, folders: Mapping[str, str], name: str = "") -> Json:
-    """Return `value` without secrets and local paths.
-
-    `folders` maps local paths to placeholders ("{source}"). `name` is the key of `value`, or "".
-    """
+    """Return `value` without secrets; `folders` maps local paths to placeholders ("{source}")."""
     if is_secret_name(name):
         return "***"
     match value:

@@ -1,10 +1,8 @@
-"""Read the dynamic linkage of shared libraries: soname, needed libraries and search paths.
-
-Format: the dynamic section, https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.html.
-"""
+"""Read the dynamic linkage of shared libraries: soname, needed libraries and search paths."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -13,8 +11,8 @@ import re
 import shutil
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from importlib import resources
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -24,42 +22,36 @@ from tasks.system import shell
 from tasks.wheels.library_linkage import Linkage, SystemDlls
 
 if TYPE_CHECKING:
-    from elftools.elf.dynamic import DynamicSegment, DynamicTag
+    from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.elffile import ELFFile
 
 ELF_MAGIC = b"\x7fELF"
 
 
 def read_elf_linkage(path: PurePath) -> Linkage | None:
-    """Return the linkage of a library, None for another format than ELF (DLL, linker script).
-
-    Raises `BadArtifactError` if an ELF file is unreadable, `OSError` if the file does not exist.
-    """
+    """Return the linkage of an ELF library, None if the file has another format."""
+    texts: dict[str, list[str]] = {"soname": [], "needed": [], "rpath": [], "runpath": []}
     with Path(path).open("rb") as stream:
         if stream.read(len(ELF_MAGIC)) != ELF_MAGIC:
             return None
         try:
             with open_elf(stream) as elf:
                 dynamic = cast("Iterator[DynamicSegment]", elf.iter_segments("PT_DYNAMIC"))
-                tags = [tag for segment in dynamic for tag in segment.iter_tags()]
+                for tag in chain.from_iterable(segment.iter_tags() for segment in dynamic):
+                    kind = str(tag.entry.d_tag).removeprefix("DT_").lower()
+                    if kind in texts:
+                        texts[kind].append(str(getattr(tag, kind)))
                 machine = str(elf["e_machine"])
         except ValueError as error:
             raise build_unreadable_error(path, error) from error
-    return Linkage(
-        machine,
-        soname="".join(_read_tags(tags, "DT_SONAME")),
-        needed=_read_tags(tags, "DT_NEEDED"),
-        rpath=_read_folder_tags(tags, "DT_RPATH"),
-        runpath=_read_folder_tags(tags, "DT_RUNPATH"),
-    )
+    rpath, runpath = (":".join(texts[kind]).split(":") for kind in ("rpath", "runpath"))
+    folders = tuple(filter(None, rpath)), tuple(filter(None, runpath))  # empty ones are padding
+    return Linkage(machine, "".join(texts["soname"]), tuple(texts["needed"]), *folders)
 
 
-@contextmanager
+@contextlib.contextmanager
 def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
-    """Yield an ELF file for reading.
-
-    pyelftools reads lazily: the with block raises `ValueError` at any point if the file is damaged.
-    """
+    """Yield an ELF file; raise `ValueError` at any point of the with block if it is damaged."""
     # imported only for reading: doit loads this module in each run
     from elftools.common.exceptions import ELFError  # noqa: PLC0415
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415
@@ -72,52 +64,27 @@ def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
 
 def build_unreadable_error(path: PurePath, what: object) -> BadArtifactError:
     """Return the error for a library that cannot be read because of `what`."""
-    return BadArtifactError(
-        f"the library cannot be read: {what}",
-        location=str(path),
-        hint="replace the file, for example by installing its package again",
-    )
-
-
-def _read_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
-    attribute = kind.removeprefix("DT_").lower()
-    return tuple(str(getattr(tag, attribute)) for tag in tags if tag.entry.d_tag == kind)
-
-
-def _read_folder_tags(tags: Sequence[DynamicTag], kind: str) -> tuple[str, ...]:
-    """Return the directories in a dynamic tag; skip empty ones, which are padding."""
-    return tuple(part for text in _read_tags(tags, kind) for part in text.split(":") if part)
+    problem = f"the library cannot be read: {what}"
+    hint = "replace the file, for example by installing its package again"
+    return BadArtifactError(problem, location=str(path), hint=hint)
 
 
 # `	libgomp.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libgomp.so.1` in every locale
 _LDCONFIG_ENTRY = re.compile(r"^\s+(\S+) \(.*\) => (/.*)$", re.MULTILINE)
-_LDCONFIG_TIMEOUT = 60.0
 
 
 def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    """Return the files in the loader's cache by library name, the preferred file first.
-
-    The result is empty if the system has no such cache (musl, Nix).
-    """
+    """Return the files in the loader's cache by library name, {} if there is no cache (musl)."""
     # the PATH of a user often lacks /sbin
-    places = os.pathsep.join([env.get("PATH", ""), "/usr/sbin", "/sbin"])
-    program, purpose = shutil.which("ldconfig", path=places), "list the system's libraries"
+    folders = os.pathsep.join([env.get("PATH", ""), "/usr/sbin", "/sbin"])
+    program = shutil.which("ldconfig", path=folders)
     if program is None:
         return {}
-    try:
-        listing = shell.capture_output(
-            Command((program, "-p"), env, purpose, timeout=_LDCONFIG_TIMEOUT)
-        )
-    except CommandFailedError:
-        return {}
-    return parse_ldconfig_listing(listing)
-
-
-def parse_ldconfig_listing(listing: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the files by library name in the output of `ldconfig -p`, for all architectures."""
+    command = Command((program, "-p"), env, "list the system's libraries", timeout=60.0)
     paths: dict[str, tuple[str, ...]] = {}
-    for name, path in _LDCONFIG_ENTRY.findall(listing):
-        paths[name] = (*paths.get(name, ()), path)
+    with contextlib.suppress(CommandFailedError):
+        for name, path in _LDCONFIG_ENTRY.findall(shell.capture_output(command)):
+            paths[name] = (*paths.get(name, ()), path)
     return paths
 
 
@@ -139,10 +106,7 @@ def read_manylinux_libraries() -> frozenset[str] | None:
 
 
 def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: PurePath) -> None:
-    """Set the RPATH of `library` to `folders` with patchelf, and remove the RUNPATH.
-
-    If `folders` is empty, the RPATH is removed, too. Raises `CommandFailedError`.
-    """
+    """Set the RPATH of `library` to `folders` with patchelf; remove any other RPATH and RUNPATH."""
     rpath = ("--force-rpath", "--set-rpath", ":".join(folders)) if folders else ("--remove-rpath",)
     argv, purpose = (str(program), *rpath, str(library)), f"set the RPATH of {library.name}"
     shell.run_command(Command(argv, shell.build_host_env(), purpose, log=log))
@@ -153,10 +117,7 @@ _IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # DLLs to load with the file, and a
 
 
 def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
-    """Return the names of the DLLs that a file needs in lower case, None for no PE file.
-
-    Windows ignores the case of DLL names. Raises `BadArtifactError` if a PE file is unreadable.
-    """
+    """Return the lower-case names of the DLLs that a PE file needs, None if it is no PE file."""
     with path.open("rb") as stream:
         if stream.read(len(_DOS_MAGIC)) != _DOS_MAGIC:
             return None
@@ -174,17 +135,16 @@ def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
 
 
 def classify_dlls(names: Iterable[str]) -> SystemDlls | None:
-    """Sort x86-64 DLLs by provider, with the lists of delvewheel; None if these are unreadable."""
+    """Group x86-64 DLLs by provider, with the lists of delvewheel; None if these are unreadable."""
     dlls = frozenset(names)
     try:
         lists: Any = importlib.import_module("delvewheel._dll_list")
-        ignored = lists.ignore_regexes
-        windows = frozenset(lists.ignore_names_x64)
-        matched = frozenset(n for n in dlls if any(regex.fullmatch(n) for regex in ignored))
+        windows = dlls & frozenset(lists.ignore_names_x64)
+        matched = {n for n in dlls if any(regex.fullmatch(n) for regex in lists.ignore_regexes)}
         runtime = frozenset(n for n in dlls if lists.vc_redist.fullmatch(n))
     except (ImportError, AttributeError, TypeError):
         return None
+    # CPython for Windows contains the last three DLLs
     python = frozenset(n for n in matched if n.startswith(("python", "libpypy")))
-    # CPython for Windows contains these DLLs
     python |= dlls & {"python3.dll", "vcruntime140.dll", "vcruntime140_1.dll"}
-    return SystemDlls((dlls & windows) | (matched - python), python, runtime - python)
+    return SystemDlls(windows | (matched - python), python, runtime - python)

@@ -1,10 +1,4 @@
-"""Read the symbols that a library exports, from ELF or from a Windows import library.
-
-Formats: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.symtab.html, and Microsoft's "PE
-Format", section "Archive (Library) File Format". Two kinds of symbols are omitted: symbols in an
-anonymous namespace, and instantiations of C++ standard library templates. No other library can
-depend on them, but they may change with a function body and would change the ABI fingerprint.
-"""
+"""Read the symbols that a library exports, from ELF or from a Windows import library."""
 
 import re
 import struct
@@ -23,14 +17,13 @@ _EXPORTED_VISIBILITIES = {0, 3}  # STV_DEFAULT, STV_PROTECTED
 _ANONYMOUS_NAMESPACES = (b"_GLOBAL__N_", b"?A0x")
 _STD_SYMBOL = re.compile(rb"_Z(?:GV|T[VTIS])?Z?N?K?S[tabsiod]")
 _FORMAT_SYMBOL = re.compile(rb"__(?:NULL_)?IMPORT_DESCRIPTOR|\x7f")
-_IMPORT_PREFIX = b"__imp_"
 
 
 def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
-    """Return the symbols that a library exports, None for other formats (macOS, a DLL).
+    """Return the symbols that a library exports, None if it has another format (macOS, a DLL).
 
-    Raises `BadArtifactError` if an ELF file or an archive is unreadable, `OSError` if the file does
-    not exist.
+    Symbols in an anonymous namespace and instantiations of C++ standard library templates are
+    omitted: no other library can depend on them, but they would change the ABI fingerprint.
     """
     with Path(path).open("rb") as stream:
         magic = stream.read(len(_ARCHIVE_SIGNATURE))
@@ -43,25 +36,22 @@ def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
                 return None
         except (ValueError, struct.error) as error:
             raise build_unreadable_error(path, error) from error
-    return frozenset(
-        name.decode("utf-8", "backslashreplace")
-        for name in names
-        if not any(part in name for part in _ANONYMOUS_NAMESPACES)
-    )
+    named = (n for n in names if not any(part in n for part in _ANONYMOUS_NAMESPACES))
+    return frozenset(name.decode("utf-8", "backslashreplace") for name in named)
 
 
 def demangle_symbol(name: str) -> tuple[str, str]:
     """Return the demangled symbol with and without parameters, or `name` if c++filt fails."""
-    return _run_cxxfilt(name), _run_cxxfilt(name, "-p")
 
+    def run_cxxfilt(*options: str) -> str:
+        command = Command(("c++filt", *options, name), env, "demangle a symbol", timeout=10)
+        try:
+            return shell.capture_output(command).strip() or name
+        except (CommandFailedError, MissingToolError):
+            return name
 
-def _run_cxxfilt(name: str, *options: str) -> str:
-    argv = ("c++filt", *options, name)
-    command = Command(argv, shell.build_host_env(), "demangle a symbol", timeout=10)
-    try:
-        return shell.capture_output(command).strip() or name
-    except (CommandFailedError, MissingToolError):
-        return name
+    env = shell.build_host_env()
+    return run_cxxfilt(), run_cxxfilt("-p")
 
 
 def _read_elf_symbols(stream: BinaryIO) -> set[bytes]:
@@ -85,13 +75,14 @@ def _read_elf_symbols(stream: BinaryIO) -> set[bytes]:
 
 
 def _read_archive_symbols(stream: BinaryIO) -> set[bytes]:
-    """Return the symbols in the first linker member: header, count, an offset each, names."""
+    """Return the symbols in the first linker member of an archive, which lists them."""
     header = stream.read(_LINKER_MEMBER_HEADER)
     if not (header.startswith(b"/ ") and header.endswith(b"`\n")):
         raise ValueError("the archive has no list of symbols")
-    member = stream.read(int(header[48:58]))
-    (count,) = struct.unpack_from(">I", member)
+    size = int(header[48:58])
+    member = stream.read(size)
+    (count,) = struct.unpack_from(">I", member)  # followed by an offset of 4 bytes for each symbol
     names = member[4 + 4 * count :].split(b"\0")[:count]
-    if len(names) != count or len(member) != int(header[48:58]):
+    if len(names) != count or len(member) != size:
         raise ValueError("the list of symbols is truncated")
-    return {name.removeprefix(_IMPORT_PREFIX) for name in names if not _FORMAT_SYMBOL.match(name)}
+    return {name.removeprefix(b"__imp_") for name in names if not _FORMAT_SYMBOL.match(name)}

@@ -1,8 +1,4 @@
-"""Find the external libraries of a wheel, and check that its requirements provide them.
-
-The check applies the search rules of the loader to a site-packages directory that contains only the
-wheel and NVIDIA's packages. The libraries of the build machine are ignored.
-"""
+"""Find the external libraries of a wheel, and check that its requirements provide them."""
 
 import re
 from collections import defaultdict
@@ -25,6 +21,7 @@ from tasks.wheels.nvidia_packages import (
     parse_library_majors,
 )
 
+_Provider = tuple[CheckStatus, str]  # the status of the check, and what provides the library
 _SITE_PACKAGES = PurePosixPath("/site-packages")
 _TORCH_LIBRARY = re.compile(r"lib(torch|c10|shm|caffe2)(_\w+)?\.so")
 _LOADER_LIBRARY = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # the dynamic loader
@@ -34,10 +31,9 @@ _LOADER_LIBRARY = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # the dynamic load
 class TargetEnvironment:
     """What provides the libraries outside a wheel on another machine.
 
-    `requires` are the requirements of the wheel. `system` are the libraries that every manylinux
-    system has, None if unknown. `against` is the torch version that an extension was built against,
-    or "". `windows` are the DLLs that Windows or Python provides, None if unknown. `is_torch` is
-    True for torch itself. `cuda` are the CUDA major versions in the names of the needed libraries.
+    `system` and `windows` are the libraries that every manylinux system, or Windows and Python,
+    have; None if unknown. `against` is the torch version that an extension was built against.
+    `cuda` are the CUDA major versions of the needed libraries.
     """
 
     requires: Sequence[Requirement]
@@ -61,7 +57,10 @@ class ExternalLibrary:
 def find_external_libraries(
     libraries: Mapping[str, Linkage], target: TargetEnvironment
 ) -> list[ExternalLibrary]:
-    """Return the libraries outside the wheel that libraries in the wheel need, sorted by name."""
+    """Return the libraries outside the wheel that libraries in the wheel need, sorted by name.
+
+    The search is that of the loader, but only in the wheel and in NVIDIA's packages.
+    """
     machine = next((one.machine for one in libraries.values()), "")
     wheel_libraries = {str(_SITE_PACKAGES / name): linkage for name, linkage in libraries.items()}
 
@@ -75,8 +74,8 @@ def find_external_libraries(
         library_linkage.LoadedLibrary(str(_SITE_PACKAGES / name), libraries[name])
         for name in library_linkage.sort_by_load_order(libraries)
     ]
-    search = library_linkage.LibrarySearch((), {}, (), find_linkage)
     needs: dict[str, list[library_linkage.LibraryNeed]] = defaultdict(list)
+    search = library_linkage.LibrarySearch((), {}, (), find_linkage)
     for need in library_linkage.load_libraries(loaded, search):
         if need.library in wheel_libraries and need.place not in wheel_libraries:
             needs[need.name].append(need)
@@ -86,10 +85,7 @@ def find_external_libraries(
     own_names = {PurePosixPath(n).name for n in libraries} | {x.soname for x in libraries.values()}
     found = []
     for name, users in sorted(needs.items()):
-        provider: tuple[CheckStatus, str] = (
-            "failed",
-            "the wheel contains it, but no RPATH leads to it",
-        )
+        provider: _Provider = ("failed", "the wheel contains it, but no RPATH leads to it")
         if name not in own_names:
             provider = _find_provider(name, target, reached=all(need.place for need in users))
         user_names = tuple(PurePosixPath(need.library).name for need in users)
@@ -97,16 +93,13 @@ def find_external_libraries(
     return found
 
 
-def _find_provider(
-    name: str, target: TargetEnvironment, *, reached: bool
-) -> tuple[CheckStatus, str]:
+def _find_provider(name: str, target: TargetEnvironment, *, reached: bool) -> _Provider:
     if library_linkage.is_driver_library(name):
         return "passed", "the driver"
     if package := find_nvidia_package(name):
-        majors = parse_library_majors(name) or target.cuda
-        return _check_nvidia_library(package, target, majors, reached=reached)
-    if _TORCH_LIBRARY.match(name) and has_torch(target):
-        return "passed", describe_torch(target)
+        return _check_nvidia_library(name, package, target, reached=reached)
+    if _TORCH_LIBRARY.match(name) and (torch := _describe_torch(target)):
+        return "passed", torch
     if _LOADER_LIBRARY.match(name) or name in (target.system or ()):
         return "passed", "every manylinux system"
     if target.system is None:
@@ -115,33 +108,26 @@ def _find_provider(
 
 
 def _check_nvidia_library(
-    package: NvidiaPackage, target: TargetEnvironment, majors: Collection[int], *, reached: bool
-) -> tuple[CheckStatus, str]:
+    name: str, package: NvidiaPackage, target: TargetEnvironment, *, reached: bool
+) -> _Provider:
+    majors = parse_library_majors(name) or target.cuda
     provider = find_declared_requirement(package, target.requires, majors)
     if provider and reached:
         return "passed", provider
-    if has_torch(target):  # torch is imported first and loads them
-        return "passed", f"the packages of {describe_torch(target)}"
+    if torch := _describe_torch(target):  # torch is imported first and loads them
+        return "passed", f"the packages of {torch}"
     if provider:
         return "failed", f"{provider} has it, but no RPATH leads to $ORIGIN/…/nvidia/…/lib"
     names = {package.format_distribution(major) for major in majors} or {f"nvidia-{package.name}"}
     return "failed", f"{' or '.join(sorted(names))} has it, but is not in Requires-Dist"
 
 
-def has_torch(target: TargetEnvironment) -> bool:
-    """Return True if the wheel uses torch, whose libraries are loaded before those of the wheel."""
-    return bool(target.against) or _requires_torch(target)
-
-
-def describe_torch(target: TargetEnvironment) -> str:
-    """Return "torch" if it is a requirement, otherwise the version that was used for the build."""
-    if _requires_torch(target):
+def _describe_torch(target: TargetEnvironment) -> str:
+    """Return how the wheel gets torch, whose libraries are loaded first; "" if it uses no torch."""
+    if any(canonicalize_name(one.name) == "torch" for one in target.requires):
         return "torch"
-    return f"torch {target.against} (used for the build, but not in Requires-Dist)"
-
-
-def _requires_torch(target: TargetEnvironment) -> bool:
-    return any(canonicalize_name(one.name) == "torch" for one in target.requires)
+    built = f"torch {target.against} (used for the build, but not in Requires-Dist)"
+    return built if target.against else ""
 
 
 _TORCH_DLL = re.compile(r"(torch|c10|shm|caffe2|uv)(_\w+)?\.dll")
@@ -162,46 +148,42 @@ def find_external_dlls(
     for library, names in needed.items():
         for name in set(names) - own_names:
             users[name].append(PurePosixPath(library).name)
-    return [
-        ExternalLibrary(name, tuple(users[name]), *_find_dll_provider(name, target))
-        for name in sorted(users)
-    ]
+    found = sorted(users.items())
+    return [ExternalLibrary(n, tuple(by), *_find_dll_provider(n, target)) for n, by in found]
 
 
 def find_dll_package(name: str) -> NvidiaPackage | None:
     """Return the NVIDIA package that contains the DLL `name` (lower case), None if unknown."""
     if not (match := _NUMBERED_DLL.fullmatch(name)):
         return None
-    stem = match["stem"]
-    if stem.startswith("cudnn_"):
-        stem = "cudnn"
+    stem = "cudnn" if match["stem"].startswith("cudnn_") else match["stem"]
     return find_nvidia_package(f"lib{_STEM_SPELLINGS.get(stem, stem)}.so")
 
 
-def _find_dll_provider(name: str, target: TargetEnvironment) -> tuple[CheckStatus, str]:
+def _find_dll_provider(name: str, target: TargetEnvironment) -> _Provider:
+    torch = _describe_torch(target)
     if _DRIVER_DLL.fullmatch(name):
         return "passed", "the driver"
     if package := find_dll_package(name):
-        if has_torch(target):  # torch is imported first, and its wheel contains the DLLs
-            return "passed", f"the packages of {describe_torch(target)}"
+        if torch:  # torch is imported first, and its wheel contains the DLLs
+            return "passed", f"the packages of {torch}"
         if provider := find_declared_requirement(package, target.requires):
             return "not run", f"{provider} has it, but only its own code can make Windows find it"
         return "failed", f"nvidia-{package.name} has it, but is not in Requires-Dist"
-    if _TORCH_DLL.fullmatch(name) and has_torch(target):
-        return "passed", describe_torch(target)
-    return _check_windows_dll(name, target)
+    if _TORCH_DLL.fullmatch(name) and torch:
+        return "passed", torch
+    # torch cannot be imported without the Visual C++ redistributable
+    return _check_windows_dll(name, target.windows, with_torch=target.is_torch or bool(torch))
 
 
-def _check_windows_dll(name: str, target: TargetEnvironment) -> tuple[CheckStatus, str]:
-    if target.windows is None:
+def _check_windows_dll(name: str, known: SystemDlls | None, *, with_torch: bool) -> _Provider:
+    if known is None:
         return "not run", "the library list of delvewheel cannot be read"
-    if name in target.windows.redistributable:
+    if name in known.redistributable:
         redistributable = "the Visual C++ redistributable"
-        if target.is_torch or has_torch(target):  # torch cannot be imported without it
+        if with_torch:
             return "passed", f"{redistributable}, which torch requires"
         return "failed", f"{redistributable} has it, but no requirement installs that"
-    if name in target.windows.windows:
-        return "passed", "every Windows system"
-    if name in target.windows.python:
-        return "passed", "Python"
+    if name in known.windows | known.python:
+        return "passed", "every Windows system" if name in known.windows else "Python"
     return "failed", "neither a requirement nor every Windows system provides it"

@@ -1,8 +1,4 @@
-"""Update an installed wheel in place, including the files that uv and pip write to dist-info.
-
-The format of an installer's file is known only if the present file is, byte for byte, the file
-expected for the previous wheel. Otherwise the wheel is not updated in place.
-"""
+"""Update an installed wheel in place, including the files that uv and pip write to dist-info."""
 
 import contextlib
 import glob
@@ -10,11 +6,11 @@ import hashlib
 import json
 import os
 import sys
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from urllib.parse import quote
+from zipfile import ZipFile
 
 from tasks.core.errors import CommandFailedError
 from tasks.core.model import Command
@@ -27,64 +23,55 @@ from tasks.wheels.wheel_record import RecordRow
 _SAFE_URL_CHARACTERS = {"uv": "/!$&'()*+,;:=@[]|^~", "pip": "/:" if os.name == "nt" else "/"}
 
 
-def build_installer_files(
+def _build_installer_files(
     own: Mapping[str, bytes], old: Iterable[PurePath], new: Path
 ) -> dict[str, bytes] | None:
-    """Return the installer's files for the wheel `new` by name, None for an unknown format.
+    """Return the installer's files for the wheel `new` by name, None if their format is unknown.
 
-    `own` are the present files of the installer, `old` the possible paths of the previous wheel.
+    `own` are the present files. They must be as expected for the previous wheel, at a path in
+    `old`.
     """
     contents = dict(own)
     installer = own.get("INSTALLER", b"").decode().strip()
     if installer not in _SAFE_URL_CHARACTERS:
         return None
     try:
-        if "direct_url.json" in own:
-            contents["direct_url.json"] = _build_direct_url(
-                own["direct_url.json"], installer, old, new
-            )
-        if "uv_cache.json" in own:
-            contents["uv_cache.json"] = _build_uv_cache(own["uv_cache.json"], new)
+        if (direct_url := own.get("direct_url.json")) is not None:
+            contents["direct_url.json"] = _build_direct_url(direct_url, installer, old, new)
+        if (uv_cache := own.get("uv_cache.json")) is not None:
+            contents["uv_cache.json"] = _build_uv_cache(uv_cache, new)
     except (ValueError, KeyError, AttributeError, TypeError):
         return None
     return contents
 
 
 def _build_direct_url(present: bytes, installer: str, old: Iterable[PurePath], new: Path) -> bytes:
-    """Return direct_url.json (PEP 610) for the new wheel; raise an error for an unknown format.
+    """Return direct_url.json (PEP 610) for the new wheel; raise an error for an unknown format."""
 
-    uv writes no digest and no spaces. pip writes the digest twice, before 23.1 once or not at all.
-    """
+    def format_direct_url(wheel: PurePath, digest: str) -> bytes:
+        path = f"/{wheel.as_posix().removeprefix('/')}"
+        url = f"file://{quote(path, safe=_SAFE_URL_CHARACTERS[installer])}"
+        if installer == "uv":
+            return json.dumps({"url": url, "archive_info": {}}, separators=(",", ":")).encode()
+        # pip writes the digest twice, before 23.1 once or not at all
+        hashes = {"hashes": {"sha256": digest}} if twice else {}
+        info = {"hash": f"sha256={digest}", **hashes} if digest else {}
+        return json.dumps({"archive_info": info, "url": url}, sort_keys=True).encode()
+
     archive_info = json.loads(present)["archive_info"]
-    digest = archive_info.get("hash", "").removeprefix("sha256=")
-    twice = "hashes" in archive_info
-    if not any(
-        _format_direct_url(place, digest, installer, twice=twice) == present for place in old
-    ):
-        raise ValueError("another format or another wheel")
-    new_digest = files.read_artifact(new).sha256 if digest else ""
-    return _format_direct_url(new, new_digest, installer, twice=twice)
-
-
-def _format_direct_url(wheel: PurePath, digest: str, installer: str, *, twice: bool) -> bytes:
-    posix = wheel.as_posix()
-    path = posix if posix.startswith("/") else f"/{posix}"
-    url = f"file://{quote(path, safe=_SAFE_URL_CHARACTERS[installer])}"
-    if installer == "uv":
-        return json.dumps({"url": url, "archive_info": {}}, separators=(",", ":")).encode()
-    hashes = {"hashes": {"sha256": digest}} if twice else {}
-    archive_info = {"hash": f"sha256={digest}", **hashes} if digest else {}
-    return json.dumps({"archive_info": archive_info, "url": url}, sort_keys=True).encode()
+    digest, twice = archive_info.get("hash", "").removeprefix("sha256="), "hashes" in archive_info
+    if not any(format_direct_url(path, digest) == present for path in old):
+        raise ValueError("direct_url.json has an unknown format or is of another wheel")
+    return format_direct_url(new, files.read_artifact(new).sha256 if digest else "")
 
 
 def _build_uv_cache(present: bytes, new: Path) -> bytes:
     """Return uv_cache.json with the ctime (on Windows, the mtime) of the new wheel."""
-    stamp = json.loads(present)["timestamp"]
-    nanoseconds = stamp["secs_since_epoch"] * 10**9 + stamp["nanos_since_epoch"]
-    if _format_uv_timestamp(nanoseconds) != present:
-        raise ValueError("another format")
-    status = new.stat()
+    recorded, status = json.loads(present)["timestamp"], new.stat()
     new_time = status.st_mtime_ns if sys.platform == "win32" else status.st_ctime_ns
+    old_time = recorded["secs_since_epoch"] * 10**9 + recorded["nanos_since_epoch"]
+    if _format_uv_timestamp(old_time) != present:
+        raise ValueError("uv_cache.json has an unknown format")
     return _format_uv_timestamp(new_time)
 
 
@@ -95,48 +82,47 @@ def _format_uv_timestamp(nanoseconds: int) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-class StagedFiles:
+class _StagedFiles:
     """New files of an installation, kept in a temporary directory until they are moved."""
 
     def __init__(self, folder: PurePath) -> None:
         files.remove_owned(folder)
         self.folder = files.create_owned_folder(folder)
         self.rows: dict[str, RecordRow] = {}
-        self._places: dict[str, Path] = {}
+        self._paths: dict[str, Path] = {}
 
-    def unpack_members(self, wheel: zipfile.ZipFile, names: Iterable[str]) -> None:
+    def unpack_members(self, wheel: ZipFile, names: Iterable[str]) -> None:
         """Extract `names` with the default file mode and executable bits, like uv and pip."""
         recorded = wheel_archive_io.read_record(wheel)
         for name in names:
             member = wheel.getinfo(name)
-            place = self._places[name] = self.folder / f"{len(self._places)}"
-            with wheel.open(member) as source, place.open("xb") as target:
+            path = self._paths[name] = self.folder / f"{len(self._paths)}"
+            with wheel.open(member) as source, path.open("xb") as target:
                 digest = wheel_archive_io.copy_and_hash(source, target)
             if digest != recorded[name]:
                 raise wheel_archive_io.build_member_error(name, PurePath(wheel.filename or ""))
             if member.external_attr >> 16 & 0o111:
-                place.chmod(place.stat().st_mode | 0o111)
+                path.chmod(path.stat().st_mode | 0o111)
             self.rows[name] = RecordRow(name, digest, str(member.file_size))
 
     def write_file(self, name: str, data: bytes) -> None:
         """Stage a file with the content `data`, instead of any staged file of the same name."""
-        place = self._places[name] = self.folder / f"{len(self._places)}"
-        place.write_bytes(data)
+        path = self._paths[name] = self.folder / f"{len(self._paths)}"
+        path.write_bytes(data)
         digest = wheel_record.encode_digest(hashlib.sha256(data).digest())
         self.rows[name] = RecordRow(name, digest, str(len(data)))
 
     def move_into_place(self, name: str, target: Path) -> None:
         """Move a staged file to `target`, and replace an existing file there."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(self._places[name], target)  # noqa: PTH105 - a test patches this call
+        os.replace(self._paths[name], target)  # noqa: PTH105 - a test patches this call
 
 
 @dataclass(frozen=True)
 class WheelUpdate:
-    """An update of the installation `here` from the wheel `before` to the wheel `wheel`.
+    """An update of the installation `here` from the wheel `before` to `wheel`, both verified.
 
-    Both wheels are verified. `places` are the paths from which `before` may have been installed.
-    `scratch` is a managed directory on the same disk as the installation.
+    `before` may have been installed from any of `places`. `scratch` is a temporary directory.
     """
 
     here: InstalledWheel
@@ -149,16 +135,16 @@ class WheelUpdate:
 
 
 def update_installed_wheel(update: WheelUpdate) -> int | None:
-    """Update the installation and return the number of changed files, None to use an installer."""
-    with zipfile.ZipFile(update.before) as old, zipfile.ZipFile(update.wheel) as new:
+    """Update the installation; return the number of changed files, None if pip or uv must do it."""
+    with ZipFile(update.before) as old, ZipFile(update.wheel) as new:
         change = installed_wheel_io.compare_wheels(update.here, old, new)
         paths = [update.here.info / name for name in installed_wheel_io.INSTALLER_FILES]
         present = {p.name: p.read_bytes() for p in paths if p.name != "RECORD" and p.is_file()}
-        installer_files = build_installer_files(present, update.places, update.wheel)
+        installer_files = _build_installer_files(present, update.places, update.wheel)
         if change is None or installer_files is None:
             return None
         try:
-            staged = StagedFiles(update.scratch)
+            staged = _StagedFiles(update.scratch)
             staged.unpack_members(new, (*change.written, *change.described))
             for name, data in installer_files.items():
                 staged.write_file(f"{change.info}/{name}", data)
@@ -168,11 +154,16 @@ def update_installed_wheel(update: WheelUpdate) -> int | None:
     return len(change.written) + len(change.vanished)
 
 
-def _swap_files(update: WheelUpdate, change: WheelDifference, staged: StagedFiles) -> None:
+def _swap_files(update: WheelUpdate, change: WheelDifference, staged: _StagedFiles) -> None:
     here, site = update.here, update.here.site
     info = site / change.info
-    all_rows = {**staged.rows, **change.rows, **here.rows}
-    _write_record(staged, all_rows.values(), here, here.info)
+
+    def write_record(rows: Iterable[RecordRow], folder: Path) -> None:
+        staged.write_file("RECORD", wheel_record.format_record(rows, here.ending).encode())
+        del staged.rows["RECORD"]  # RECORD lists itself without a digest
+        staged.move_into_place("RECORD", folder / "RECORD")
+
+    write_record({**staged.rows, **change.rows, **here.rows}.values(), here.info)
     for name in change.written:
         staged.move_into_place(name, site / name)
         _remove_bytecode(site / name)
@@ -187,15 +178,7 @@ def _swap_files(update: WheelUpdate, change: WheelDifference, staged: StagedFile
     for path in [*info.rglob("*")]:  # remove files of the previous wheel
         if path.is_file() and path.relative_to(site).as_posix() not in new_members:
             _remove_file(path, site)
-    _write_record(staged, _list_new_rows(update, change, staged), here, info)
-
-
-def _write_record(
-    staged: StagedFiles, rows: Iterable[RecordRow], here: InstalledWheel, info: Path
-) -> None:
-    staged.write_file("RECORD", wheel_record.format_record(rows, here.ending).encode())
-    del staged.rows["RECORD"]  # RECORD lists itself without a digest
-    staged.move_into_place("RECORD", info / "RECORD")
+    write_record(_list_new_rows(update, change, staged), info)
 
 
 def _remove_bytecode(path: Path) -> None:
@@ -217,21 +200,22 @@ def _remove_file(path: Path, site: Path) -> None:
 
 
 def _list_new_rows(
-    update: WheelUpdate, change: WheelDifference, staged: StagedFiles
+    update: WheelUpdate, change: WheelDifference, staged: _StagedFiles
 ) -> Iterator[RecordRow]:
     yield from {**change.rows, **staged.rows}.values()
     compiled = [row for row in change.kept if installed_wheel_io.is_bytecode(row.path)]
     yield from (row for row in change.kept if row not in compiled)
     written = {name for name in change.written if name.endswith(".py")}
     if compiled and written:
-        yield from _compile_bytecode(update, compiled[0].path, sorted(written))
+        tag = PurePosixPath(compiled[0].path).name.partition(".")[2]  # "cpython-313.pyc"
+        yield from _compile_bytecode(update, tag, sorted(written))
     for row in compiled:
         source = installed_wheel_io.find_bytecode_source(row.path)
         if source not in written and source in change.rows:
             yield row
 
 
-def _compile_bytecode(update: WheelUpdate, example: str, sources: list[str]) -> Iterator[RecordRow]:
+def _compile_bytecode(update: WheelUpdate, tag: str, sources: list[str]) -> Iterator[RecordRow]:
     """Compile `sources` as pip does, and yield the RECORD rows of the bytecode."""
     site, listing = update.here.site, Path(update.scratch) / "sources"
     listing.write_text("".join(f"{site / name}\n" for name in sources), encoding="utf-8")
@@ -239,9 +223,7 @@ def _compile_bytecode(update: WheelUpdate, example: str, sources: list[str]) -> 
     env, purpose = shell.build_host_env(), "compile the changed Python files"
     with contextlib.suppress(CommandFailedError):
         shell.run_command(Command(argv, env, purpose, log=update.log))
-    tag = PurePosixPath(example).name.partition(".")[2]
-    for name in sources:
-        path = PurePosixPath(name)
+    for path in map(PurePosixPath, sources):
         bytecode = path.parent / "__pycache__" / f"{path.stem}.{tag}"
         if (site / bytecode).is_file():
             yield RecordRow(str(bytecode))

@@ -1,8 +1,4 @@
-"""Format and parse the pages of a static package index (Simple Repository API).
-
-See https://packaging.python.org/specifications/simple-repository-api/. Each project has a page in
-JSON, and in HTML from a template. Links are relative, so that any server can serve the pages.
-"""
+"""Format and parse the pages of a static package index (Simple Repository API)."""
 
 import json
 import re
@@ -12,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 
 _API_META = {"api-version": "1.1"}
 
@@ -21,9 +17,8 @@ _API_META = {"api-version": "1.1"}
 class IndexFile:
     """A wheel on the index.
 
-    `sha256` is the digest of the wheel, `metadata` the sha256 of the METADATA file. `size` is in
-    bytes, `uploaded` in UTC (`2026-11-22T10:00:00Z`). `yanked` is the reason for yanking the file,
-    "" if the file is not yanked.
+    `metadata` is the sha256 of the METADATA file. `uploaded` is in UTC (`2026-11-22T10:00:00Z`).
+    `yanked` is the reason why the file was yanked, "" if it was not.
     """
 
     filename: str
@@ -33,11 +28,6 @@ class IndexFile:
     uploaded: str
     requires_python: str = ""
     yanked: str = ""
-
-    @property
-    def project(self) -> str:
-        """Return the normalized name of the project."""
-        return str(canonicalize_name(self.filename.partition("-")[0]))
 
     @property
     def url(self) -> str:
@@ -86,7 +76,7 @@ def parse_project_page(text: str) -> tuple[IndexFile, ...]:
             for entry in json.loads(text)["files"]
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a project page of torchyard: {error!r}") from error
+        raise ValueError(f"torchyard did not write this index page: {error!r}") from error
 
 
 def _format_json_page(page: Mapping[str, Any]) -> str:
@@ -101,11 +91,10 @@ _REBUILD_LABEL = re.compile(
 
 
 def select_retained(files: Iterable[IndexFile], newest: int | None) -> tuple[IndexFile, ...]:
-    """Return the `newest` rebuilds (None: all) per release, Python, platform, CUDA and GPU."""
+    """Return the `newest` rebuilds of each release, Python, platform, CUDA and GPU, or all."""
     kinds: dict[tuple[str, ...], list[IndexFile]] = defaultdict(list)
-    for file in files:
+    for file in sorted(files, key=lambda file: file.uploaded):
         name, version, build, tags = parse_wheel_filename(file.filename)
         local = _REBUILD_LABEL.sub("", version.local or "")
         kinds[name, version.public, local, str(build), *sorted(map(str, tags))].append(file)
-    by_age = (sorted(kind, key=lambda file: file.uploaded) for kind in kinds.values())
-    return tuple(file for kind in by_age for file in (kind[-newest:] if newest else kind))
+    return tuple(file for kind in kinds.values() for file in (kind[-newest:] if newest else kind))

@@ -13,8 +13,7 @@ from tasks.core.errors import BadArtifactError
 from tasks.core.text_formatting import format_short_list
 from tasks.wheels.nvidia_packages import find_nvidia_package
 
-# The origin of a library: the wheel itself, the CUDA toolkit or NVIDIA's packages, another Python
-# package, the build directory or the source tree, the system, the driver
+# "toolkit" includes NVIDIA's packages, "environment" all other Python packages, "build" the sources
 LibraryOrigin = Literal["wheel", "toolkit", "environment", "build", "system", "driver"]
 
 
@@ -28,9 +27,8 @@ class ExportedSymbols:
 
 @dataclass(frozen=True)
 class ExportedSymbolsCache:
-    """wheel-symbols.json: the exported symbols of the libraries of the last torch.
+    """wheel-symbols.json: the exported symbols of the last torch's libraries by RECORD digest.
 
-    The keys of `libraries` are RECORD digests, or size and time of a library without RECORD.
     `reader` is the version of the code that read the symbols.
     """
 
@@ -40,11 +38,7 @@ class ExportedSymbolsCache:
 
 @dataclass(frozen=True)
 class Linkage:
-    """The dynamic section of a library or of a program.
-
-    `machine` is the ELF architecture ("EM_X86_64"). `soname` is "" if it has none. `needed` are
-    the needed libraries. `rpath` and `runpath` are directories that may contain `$ORIGIN`.
-    """
+    """The dynamic section of a library or program; `rpath` and `runpath` may contain `$ORIGIN`."""
 
     machine: str
     soname: str = ""
@@ -55,7 +49,7 @@ class Linkage:
 
 @dataclass(frozen=True)
 class SystemDlls:
-    """DLL names, in lower case, from Windows, from Python and from the Visual C++ runtime."""
+    """Names of DLLs in lower case, grouped by their origin."""
 
     windows: frozenset[str] = frozenset()
     python: frozenset[str] = frozenset()
@@ -64,10 +58,9 @@ class SystemDlls:
 
 @dataclass(frozen=True)
 class LinkageCache:
-    """wheel-linkages.json: the linkages of the libraries of the last wheel.
+    """wheel-linkages.json: the linkages of the last wheel's libraries by RECORD digest.
 
-    `libraries` maps the RECORD digest of each library to the linkage, None for a file that is not
-    ELF. `reader` is the version of the code that read the linkages.
+    The linkage of a file that is not ELF is None. `reader` is the version of the reading code.
     """
 
     reader: int
@@ -111,10 +104,10 @@ class LoadedLibrary:
 
 @dataclass(frozen=True)
 class LibrarySearch:
-    """The search path of the loader, except RPATH and RUNPATH.
+    """The search path of the loader, except RPATH and RUNPATH; `path` is LD_LIBRARY_PATH.
 
-    `path` is LD_LIBRARY_PATH. `cache` is the loader's cache, which maps library names to files.
-    `folders` are searched last. `look` returns the linkage of a file, None if there is no library.
+    `cache` maps library names to files. `folders` are searched last. `look` returns the linkage of
+    a file, None if there is no library.
     """
 
     path: tuple[str, ...]
@@ -133,11 +126,8 @@ class LibraryNeed:
 
 
 def sort_by_load_order(libraries: Mapping[str, Linkage]) -> list[str]:
-    """Return the libraries of a wheel in load order.
-
-    The libraries that torch opens first come first, then libraries that no other library needs.
-    The remaining libraries come last: they are loaded because another library needs them.
-    """
+    """Return the libraries in the order in which they are loaded."""
+    # first what torch opens first, then what no library needs, then what others load
     needed = {name for linkage in libraries.values() for name in linkage.needed}
 
     def compute_rank(name: str) -> tuple[bool | str, ...]:
@@ -162,18 +152,13 @@ def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) ->
             if one.place in opened:
                 continue
             opened[one.place] = one
-            missing = [name for name in one.linkage.needed if name not in places]
-            found = {name: _find_library(name, one, search) for name in missing}
-            for name, dependency in found.items():
-                if dependency:
+            for name in [name for name in one.linkage.needed if name not in places]:
+                if dependency := _find_library(name, one, search):
                     places[name] = dependency.place
                     places.setdefault(dependency.linkage.soname or name, dependency.place)
                     waiting.append(dependency)
-    return [
-        LibraryNeed(place, name, places.get(name))
-        for place, one in opened.items()
-        for name in one.linkage.needed
-    ]
+    needs = ((place, name) for place, one in opened.items() for name in one.linkage.needed)
+    return [LibraryNeed(place, name, places.get(name)) for place, name in needs]
 
 
 def _find_library(name: str, user: LoadedLibrary, search: LibrarySearch) -> LoadedLibrary | None:
@@ -231,12 +216,18 @@ def resolve_library_origins(
     needs: Sequence[LibraryNeed],
     owner: Callable[[str], LibraryOrigin],
 ) -> WheelLibraries:
-    """Return what each library of the wheel needs, with the origin of each needed library.
+    """Return the libraries that each library of the wheel needs, with the origins of all.
 
-    `needs` are the needs of `libraries`, with paths inside the wheel. `owner` returns the origin of
-    a file or directory. Raises `BadArtifactError` if a needed library is not found.
+    Raises `BadArtifactError` if a needed library is not found. `owner` returns the origin of a
+    file.
     """
-    _require_all_found(wheel, libraries, [need for need in needs if not need.place])
+    users: dict[str, list[str]] = defaultdict(list)  # of the libraries that are not found
+    for need in needs:
+        if not need.place and not is_driver_library(need.name):
+            users[need.name].append(need.library)
+    if users:
+        own_names = {x.soname for x in libraries.values()} | {PurePath(n).name for n in libraries}
+        raise _build_missing_error(wheel, own_names, users)
     linked = {}
     for library, linkage in libraries.items():
         needed: dict[str, LibraryOrigin] = {
@@ -256,30 +247,21 @@ def is_driver_library(name: str) -> bool:
     return name.startswith(_DRIVER_LIBRARIES)
 
 
-def _require_all_found(
-    wheel: PurePath, libraries: Mapping[str, Linkage], missing: Iterable[LibraryNeed]
-) -> None:
-    users: dict[str, list[str]] = defaultdict(list)
-    for need in missing:
-        if not is_driver_library(need.name):
-            users[need.name].append(need.library)
-    if not users:
-        return
-    wheel_names = {PurePath(n).name for n in libraries} | {x.soname for x in libraries.values()}
+def _build_missing_error(
+    wheel: PurePath, own_names: set[str], users: Mapping[str, Sequence[str]]
+) -> BadArtifactError:
     reasons = [
         f"no RPATH leads from {', '.join(names)} to {name} in the wheel"
-        if name in wheel_names
+        if name in own_names
         else f"{name} (needed by {', '.join(names)}) is not on this machine"
         for name, names in users.items()
     ]
+    message = f"the wheel was not installed: {'; '.join(reasons)}. Nothing was changed"
     hint = "install the package that contains the library, or add its folder to LD_LIBRARY_PATH"
-    if wheel_names.issuperset(users):
+    if own_names.issuperset(users):
         hint = "remove CMAKE_SKIP_RPATH and CMAKE_INSTALL_RPATH from build.flags and build.env"
-    raise BadArtifactError(
-        f"the wheel was not installed: {'; '.join(reasons)}. Nothing was changed",
-        location=str(wheel),
-        hint=f"{hint}. Then run the same command again",
-    )
+    hint = f"{hint}. Then run the same command again"
+    return BadArtifactError(message, location=str(wheel), hint=hint)
 
 
 def summarize_libraries(found: WheelLibraries) -> str:
@@ -288,8 +270,7 @@ def summarize_libraries(found: WheelLibraries) -> str:
     parts = [f"{count} libraries" if count != 1 else "1 library"]
     needed = {need for linked in found.libraries.values() for need in linked.needed.items()}
     for origin, phrase in _ORIGIN_PHRASES.items():
-        names = sorted(n for n, o in needed if o == origin and not n.startswith(_C_LIBRARIES))
-        if names:
+        if names := sorted(n for n, o in needed if o == origin and not n.startswith(_C_LIBRARIES)):
             parts.append(f"{phrase}: {format_short_list(names, _MAX_NAMES)}")
     return "; ".join(parts)
 
@@ -308,8 +289,6 @@ def list_rpath_warnings(found: WheelLibraries) -> Iterator[str]:
         for path, origin in linked.paths.items():
             if origin == "build":
                 users[path].append(PurePath(name).name)
+    effect = "This torch works only on this machine, and only while this folder exists"
     for path, names in sorted(users.items()):
-        yield (
-            f"the RPATH of {', '.join(names)} contains {path}. This torch works only on this "
-            "machine, and only while this folder exists"
-        )
+        yield f"the RPATH of {', '.join(names)} contains {path}. {effect}"

@@ -1,7 +1,4 @@
-"""Read for which GPU architectures a shared library contains code, with or without cuobjdump.
-
-cuobjdump needs no GPU. `tasks.knowledge.machine_code_rules` tells which GPUs run the code.
-"""
+"""Read for which GPU architectures a shared library contains code, with or without cuobjdump."""
 
 import mmap
 import re
@@ -22,63 +19,49 @@ from tasks.wheels import dynamic_linkage_io
 from tasks.wheels.dynamic_linkage_io import ELF_MAGIC
 
 BinaryData = mmap.mmap | bytes
+_Section = tuple[str, int, int]  # name, start and size in bytes
 
 _PE_MAGIC, _ARCHIVE_MAGIC = b"MZ", b"!<arch>\n"
 _MEMBER_HEADER_SIZE = 60  # bytes of the header of a member, see ar(5)
 _PE_ENTRY = struct.Struct("<8s8xII")  # fields: name, size in the file, offset
 
 
-@dataclass(frozen=True)
-class Section:
-    """A section of an object file; `start` and `size` are in bytes."""
-
-    name: str
-    start: int
-    size: int
-
-
-def read_sections(data: BinaryData) -> Iterator[Section]:
+def _read_sections(data: BinaryData) -> Iterator[_Section]:
     """Yield the sections of a file; raise `ValueError` or `struct.error` if it is damaged."""
     if data[: len(ELF_MAGIC)] == ELF_MAGIC:
         yield from _read_elf_sections(cast("BinaryIO", data))  # mmap has all methods that are used
     elif data[: len(_PE_MAGIC)] == _PE_MAGIC:
         yield from _read_pe_sections(data)
     elif data[: len(_ARCHIVE_MAGIC)] == _ARCHIVE_MAGIC:
-        yield from _read_archive_sections(data)
+        offset = len(_ARCHIVE_MAGIC)
+        while offset + _MEMBER_HEADER_SIZE <= len(data):
+            size = int(data[offset + 48 : offset + 58])
+            offset += _MEMBER_HEADER_SIZE
+            if data[offset : offset + len(ELF_MAGIC)] == ELF_MAGIC:
+                yield from _read_elf_sections(BytesIO(data[offset : offset + size]), offset)
+            offset += size + size % 2
 
 
-def _read_elf_sections(stream: BinaryIO, begin: int = 0) -> Iterator[Section]:
+def _read_elf_sections(stream: BinaryIO, begin: int = 0) -> Iterator[_Section]:
     with dynamic_linkage_io.open_elf(stream) as elf:
         for section in elf.iter_sections():
             if section["sh_type"] != "SHT_NOBITS":  # a section without data in the file
-                yield Section(section.name, begin + section["sh_offset"], section["sh_size"])
+                yield section.name, begin + section["sh_offset"], section["sh_size"]
 
 
-def _read_pe_sections(data: BinaryData) -> Iterator[Section]:
+def _read_pe_sections(data: BinaryData) -> Iterator[_Section]:
     # https://learn.microsoft.com/windows/win32/debug/pe-format
     (offset,) = struct.unpack_from("<I", data, 0x3C)
     if data[offset : offset + 4] != b"PE\0\0":
         return
     count, optional = struct.unpack_from("<6xH12xH", data, offset)
     for number in range(count):
-        name, size, place = _PE_ENTRY.unpack_from(data, offset + 24 + optional + 40 * number)
-        yield Section(name.rstrip(b"\0").decode("ascii", "replace"), place, size)
-
-
-def _read_archive_sections(data: BinaryData) -> Iterator[Section]:
-    offset = len(_ARCHIVE_MAGIC)
-    while offset + _MEMBER_HEADER_SIZE <= len(data):
-        size = int(data[offset + 48 : offset + 58])
-        offset += _MEMBER_HEADER_SIZE
-        if data[offset : offset + len(ELF_MAGIC)] == ELF_MAGIC:
-            yield from _read_elf_sections(BytesIO(data[offset : offset + size]), offset)
-        offset += size + size % 2
+        name, size, start = _PE_ENTRY.unpack_from(data, offset + 24 + optional + 40 * number)
+        yield name.rstrip(b"\0").decode("ascii", "replace"), start, size
 
 
 # `ELF file    1: libtorch_cuda.1.sm_75.cubin` and `PTX file    1: k.1.sm_90.ptx`
 _CUOBJDUMP_LINE = re.compile(r"(?m)^(ELF|PTX) file\s+\d+: .*\b(sm_\d+[af]?)\.(?:cubin|ptx)\s*$")
-_NO_DEVICE_CODE = "does not contain device code"
-_CUOBJDUMP_TIMEOUT = 600.0
 
 
 @dataclass(frozen=True)
@@ -95,32 +78,11 @@ class MachineCodeImages:
 
     @property
     def common_code(self) -> MachineCode:
-        """Return the architectures with at least a quarter of the images of the most frequent one.
-
-        libtorch_cuda of 2.15 has 476 images of each target architecture. For some other
-        architectures (`8.9`, `9.0a`) it has 1 to 59 images of single kernels, which are not enough.
-        """
+        """Return the architectures with at least a quarter of the images of the most common one."""
+        # libtorch_cuda of 2.15 has 476 images for each target, and 1 to 59 for some others (`9.0a`)
         least = max([*self.cubins.values(), *self.ptx.values()], default=0) / 4
         kinds = (self.cubins, self.ptx)
         return MachineCode(*(frozenset(a for a, n in kind.items() if n >= least) for kind in kinds))
-
-
-def read_cuobjdump_images(cuobjdump: str, library: PurePath) -> MachineCodeImages:
-    """Return the device code images of a library, as cuobjdump lists them."""
-    if not Path(library).is_file():
-        raise _build_missing_error(library)
-    argv = (cuobjdump, "-lelf", "-lptx", str(library))
-    purpose, timeout = f"list the machine code of {library.name}", _CUOBJDUMP_TIMEOUT
-    try:
-        listing = shell.capture_output(
-            Command(argv, shell.build_host_env(), purpose, timeout=timeout)
-        )
-    except CommandFailedError as error:
-        if _NO_DEVICE_CODE not in error.output:
-            hint = f"to see the output, run: {' '.join(argv)}"
-            raise BadArtifactError(error.message, location=str(library), hint=hint) from error
-        listing = ""
-    return parse_cuobjdump_listing(listing)
 
 
 def parse_cuobjdump_listing(listing: str) -> MachineCodeImages:
@@ -148,18 +110,18 @@ def has_device_code(library: PurePath) -> bool:
     """Return True if a library has a section for device code; the content is not read."""
     names = (*_LINKED_SECTIONS, *_RELOCATABLE_SECTIONS)
     with _open_library(library) as data:
-        return any(part.name in names for part in read_sections(data))
+        return any(name in names for name, _, _ in _read_sections(data))
 
 
 def read_fatbin_images(library: PurePath) -> MachineCodeImages:
     """Return the images of a library without cuobjdump; raise `BadArtifactError` if unreadable."""
     images = MachineCodeImages(Counter(), Counter())
     with _open_library(library) as data:
-        parts = list(read_sections(data))
+        sections = list(_read_sections(data))
         for names in (_LINKED_SECTIONS, _RELOCATABLE_SECTIONS):
-            for part in parts:
-                if part.name in names:
-                    _count_images(images, data, part)
+            for name, start, size in sections:
+                if name in names:
+                    _count_images(images, data, start, start + size)
             if images.cubins or images.ptx:
                 break
     return images
@@ -169,7 +131,7 @@ def read_fatbin_images(library: PurePath) -> MachineCodeImages:
 def _open_library(library: PurePath) -> Iterator[BinaryData]:
     try:
         with Path(library).open("rb") as stream:
-            if not Path(library).stat().st_size:
+            if not Path(library).stat().st_size:  # mmap does not accept an empty file
                 yield b""
                 return
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -177,53 +139,56 @@ def _open_library(library: PurePath) -> Iterator[BinaryData]:
     except FileNotFoundError as error:
         raise _build_missing_error(library) from error
     except (struct.error, ValueError, OverflowError, OSError) as error:
-        raise BadArtifactError(
-            f"the machine code of the library cannot be read: {error}",
-            location=str(library),
-            hint="add cuobjdump to PATH; it may support this format",
-        ) from error
+        message = f"the machine code of the library cannot be read: {error}"
+        hint = "add cuobjdump to PATH; it may support this format"
+        raise BadArtifactError(message, location=str(library), hint=hint) from error
 
 
 def _build_missing_error(library: PurePath) -> BadArtifactError:
-    return BadArtifactError(
-        "the library does not exist", location=str(library), hint="run: doit build"
-    )
+    hint = "run: doit build"
+    return BadArtifactError("the library does not exist", location=str(library), hint=hint)
 
 
-def _count_images(found: MachineCodeImages, data: BinaryData, part: Section) -> None:
-    """Add the images in a section to `found`; raise `ValueError` if the format is unknown."""
-    offset, end = part.start, part.start + part.size
+def _count_images(found: MachineCodeImages, data: BinaryData, offset: int, end: int) -> None:
+    """Add the images in a section to `found`; raise `ValueError` for an unknown format."""
     while 0 <= (offset := data.find(_FATBIN_MAGIC, offset, end)) <= end - _CONTAINER_HEADER.size:
         _, version, header, size = _CONTAINER_HEADER.unpack_from(data, offset)
-        first, offset = offset + header, offset + header + size
+        at, offset = offset + header, offset + header + size
         if version != _FATBIN_VERSION or header < _CONTAINER_HEADER.size or offset > end:
             raise ValueError(f"a fatbin of version {version} is damaged or unsupported")
-        for kind, arch in _iterate_images(data, first, offset):
+        while at < offset:
+            kind, _, header, size, number, flags = _IMAGE_HEADER.unpack_from(data, at)
+            suffix = _ARCH_SUFFIXES.get(flags & sum(_ARCH_SUFFIXES))
+            if header < _IMAGE_HEADER.size or suffix is None or at + header + size > offset:
+                raise ValueError(f"an image at {at} is damaged or unsupported")
             if kind in (_CUBIN_KIND, _PTX_KIND):  # other kinds (LTO, indexes) are no machine code
-                (found.cubins if kind == _CUBIN_KIND else found.ptx)[arch] += 1
-
-
-def _iterate_images(data: BinaryData, at: int, end: int) -> Iterator[tuple[int, Arch]]:
-    while at < end:
-        kind, _, header, size, number, flags = _IMAGE_HEADER.unpack_from(data, at)
-        suffix = _ARCH_SUFFIXES.get(flags & sum(_ARCH_SUFFIXES))
-        if header < _IMAGE_HEADER.size or suffix is None or at + header + size > end:
-            raise ValueError(f"an image at {at} is damaged or unsupported")
-        yield kind, Arch(number // 10, number % 10, suffix)
-        at += header + size
+                images = found.cubins if kind == _CUBIN_KIND else found.ptx
+                images[Arch(number // 10, number % 10, suffix)] += 1
+            at += header + size
 
 
 @dataclass(frozen=True)
 class MachineCodeReader:
-    """A reader of device code; `cuobjdump` is the program's path, "" to read without cuobjdump."""
+    """A reader of device code; `cuobjdump` is a path, "" if the code is read without cuobjdump."""
 
     cuobjdump: str = ""
 
-    def read_images(self, library: Path) -> MachineCodeImages:
+    def read_images(self, library: PurePath) -> MachineCodeImages:
         """Return the images of a library; raise `BadArtifactError` if the file is unreadable."""
-        if self.cuobjdump:
-            return read_cuobjdump_images(self.cuobjdump, library)
-        return read_fatbin_images(library)
+        if not self.cuobjdump:
+            return read_fatbin_images(library)
+        if not Path(library).is_file():
+            raise _build_missing_error(library)
+        argv = (self.cuobjdump, "-lelf", "-lptx", str(library))
+        env, purpose = shell.build_host_env(), f"list the machine code of {library.name}"
+        try:
+            listing = shell.capture_output(Command(argv, env, purpose, timeout=600.0))
+        except CommandFailedError as error:
+            if "does not contain device code" not in error.output:
+                hint = f"to see the output, run: {' '.join(argv)}"
+                raise BadArtifactError(error.message, location=str(library), hint=hint) from error
+            listing = ""
+        return parse_cuobjdump_listing(listing)
 
     def __str__(self) -> str:
         return "cuobjdump" if self.cuobjdump else "its own headers"

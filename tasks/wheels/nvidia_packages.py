@@ -1,8 +1,7 @@
 """Map libraries to NVIDIA's packages, with package names and directories per CUDA version.
 
-Up to CUDA 12, every package has a separate directory: nvidia-cublas-cu12 has `nvidia/cublas/lib`.
-From CUDA 13 on, the packages of the toolkit share `nvidia/cu13/lib`, and the names do not end in
--cu13. Packages with separate releases, such as cuDNN and NCCL, still have both.
+Up to CUDA 12, nvidia-cublas-cu12 has `nvidia/cublas/lib`. From CUDA 13 on, the packages of the
+toolkit have no -cu13 and share `nvidia/cu13/lib`; cuDNN, NCCL and others keep the old scheme.
 """
 
 import re
@@ -18,16 +17,15 @@ _SHARED_FOLDER_MAJOR = 13
 _SHARED_FOLDER = re.compile(r"cu\d+")  # nvidia/cu13 has the toolkit from 13.0 on
 _FILE_VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)*)$")
 _MIN_VERSION_PARTS = 3  # minimum number of parts in a version
-_LIBRARY_PATH_PARTS = 4  # nvidia/cublas/lib/libcublas.so.12
 
 
 @dataclass(frozen=True)
 class NvidiaPackage:
     """A package of NVIDIA; `name` is without `nvidia-` and `-cu12`.
 
-    `extra` is the extra of cuda-toolkit that installs the package, "" for packages outside the
-    toolkit. `numbered` tells whether the file names of the libraries contain the whole version of
-    the package, the beginning of the version, or another number.
+    `extra` is the extra of cuda-toolkit that installs the package, "" if there is none. `numbered`
+    tells whether library file names end in the whole version, in its beginning, or in another
+    number.
     """
 
     name: str
@@ -76,13 +74,13 @@ _NUMBERED_BY_CUDA = {
 
 
 def find_nvidia_package(library: str) -> NvidiaPackage | None:
-    """Return the NVIDIA package that contains the library file `library`, None if unknown."""
+    """Return the NVIDIA package that contains a library file (libcublas.so.12), None if unknown."""
     stem = library.partition(".so")[0]
     return _PACKAGES_BY_LIBRARY.get("libcudnn" if stem.startswith("libcudnn_") else stem)
 
 
 def find_package_by_distribution(name: str) -> NvidiaPackage | None:
-    """Return the package with an index name (`nvidia-cublas-cu12`), None if unknown."""
+    """Return the package with the index name `name` (nvidia-cublas-cu12), None if unknown."""
     stem = re.sub(r"-cu\d+$", "", canonicalize_name(name).removeprefix("nvidia-"))
     return next((one for one in _PACKAGES_BY_LIBRARY.values() if one.name == stem), None)
 
@@ -90,9 +88,9 @@ def find_package_by_distribution(name: str) -> NvidiaPackage | None:
 def find_declared_requirement(
     of: NvidiaPackage, requires: Iterable[Requirement], majors: Collection[int] = ()
 ) -> str:
-    """Return the first requirement in `requires` that installs the package `of`, "" without one.
+    """Return the name of the requirement that installs the package `of`, "" if there is none.
 
-    The requirement must be for one of the CUDA `majors`; if `majors` is empty, any CUDA will do.
+    The requirement must be for one of the CUDA `majors`, or for any CUDA if `majors` is empty.
     """
     pattern = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
     names = {of.format_distribution(major) for major in majors}
@@ -108,7 +106,6 @@ def find_declared_requirement(
 
 
 def _allows_cuda_major(requirement: Requirement, major: int) -> bool:
-    """Return True if any release of CUDA `major` may satisfy the requirement."""
     versions = [one.version.removesuffix(".*") for one in requirement.specifier]
     major_versions = [one for one in versions if one.partition(".")[0] == str(major)]
     trials = (f"{major}.0", *major_versions, f"{major}.999")  # with lowest and highest
@@ -131,30 +128,26 @@ def parse_distribution_majors(distribution: str) -> Collection[int]:
 def is_in_package_folder(place: PurePosixPath) -> bool:
     """Return True for a library in its package directory: `nvidia/cublas/lib/libcublas.so.12`."""
     package = find_nvidia_package(place.name)
-    if package is None or len(place.parts) != _LIBRARY_PATH_PARTS:
-        return False
-    top, folder, last, _ = place.parts
-    if (top, last) != ("nvidia", "lib"):
-        return False
-    shared = bool(package.extra and _SHARED_FOLDER.fullmatch(folder))
-    return shared or folder == package.name.replace("-", "_")
+    match place.parts:
+        case ("nvidia", folder, "lib", _) if package:
+            shared = bool(package.extra and _SHARED_FOLDER.fullmatch(folder))
+            return shared or folder == package.name.replace("-", "_")
+    return False
 
 
 def build_pinned_requirement(of: NvidiaPackage, cuda: str, file: str) -> str:
     """Return the requirement for the package with the library `file` of CUDA `cuda`.
 
-    `libcublas.so.12.4.5.8` of CUDA 12.4.131 → `nvidia-cublas-cu12==12.4.5.8`. If the file name has
-    only the beginning of the version, the requirement allows all versions with that beginning. If
-    the file name has another number, the requirement allows all versions of that CUDA release.
+    `libcublas.so.12.4.5.8` → `nvidia-cublas-cu12==12.4.5.8`. If the name of the file has no whole
+    version, all versions with the same beginning or of that CUDA release are allowed.
     """
     major, minor = cuda.split(".")[:2]
     numbers = _FILE_VERSION.search(file)
     parts = numbers[1].split(".") if numbers else []
     if of.numbered == "not" or not parts:
-        version = f"{major}.{minor}.*" if of.extra else ""
+        version = f"=={major}.{minor}.*" if of.extra else ""
     elif of.numbered == "whole" and len(parts) >= _MIN_VERSION_PARTS:
-        version = ".".join(parts)
+        version = f"=={'.'.join(parts)}"
     else:
-        version = f"{'.'.join(parts[:_MIN_VERSION_PARTS])}.*"
-    name = of.format_distribution(int(major))
-    return f"{name}=={version}" if version else name
+        version = f"=={'.'.join(parts[:_MIN_VERSION_PARTS])}.*"
+    return of.format_distribution(int(major)) + version

@@ -14,6 +14,8 @@ from email.parser import HeaderParser
 from hashlib import sha256
 from pathlib import Path, PurePath
 
+from packaging.utils import canonicalize_name
+
 from tasks.core.errors import BadArtifactError, MissingToolError, TorchyardError
 from tasks.core.model import Command
 from tasks.system import files, shell
@@ -28,14 +30,14 @@ def render_index_pages(templates: PurePath, listed: Iterable[IndexFile]) -> dict
     """Return the texts of all pages by path in the index; the list of projects is last."""
     by_project: dict[str, list[IndexFile]] = defaultdict(list)
     for file in sorted(listed, key=lambda one: one.filename):
-        by_project[file.project].append(file)
+        by_project[canonicalize_name(file.filename.partition("-")[0])].append(file)
     pages: dict[str, str] = {}
     for name, project_files in sorted(by_project.items()):
         values = {"name": name, "files": project_files}
         pages[f"simple/{name}/index.html"] = render_template(templates / "project.html.j2", values)
         pages[f"simple/{name}/index.json"] = index_pages.format_project_page(name, project_files)
-    values = {"names": sorted(by_project)}
-    pages["simple/index.html"] = render_template(templates / "projects.html.j2", values)
+    template, values = templates / "projects.html.j2", {"names": sorted(by_project)}
+    pages["simple/index.html"] = render_template(template, values)
     pages["simple/index.json"] = index_pages.format_project_list(by_project)
     return pages
 
@@ -51,11 +53,9 @@ def read_indexed_files(index: PurePath) -> dict[str, IndexFile]:
         try:
             listed = index_pages.parse_project_page(page.read_text("utf-8"))
         except ValueError as error:
-            raise TorchyardError(
-                f"this page of the index cannot be read: {error}",
-                location=str(page),
-                hint="remove the page, then publish its wheels again",
-            ) from error
+            message = f"this page of the index cannot be read: {error}"
+            hint = "remove the page, then publish its wheels again"
+            raise TorchyardError(message, location=str(page), hint=hint) from error
         indexed |= {file.filename: file for file in listed}
     return indexed
 
@@ -67,7 +67,8 @@ def add_wheel(index: PurePath, wheel: Path) -> IndexFile:
     place = Path(index) / "files" / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.is_file() and files.read_artifact(place).sha256 != artifact.sha256:
-        raise BadArtifactError(  # other content would break existing lock files
+        # other content would break existing lock files
+        raise BadArtifactError(
             f"the index already contains a different {place.name}. Published files never change",
             location=str(place),
             hint="build the wheel with another wheel.local_version, or yank the published wheel "
@@ -80,14 +81,10 @@ def add_wheel(index: PurePath, wheel: Path) -> IndexFile:
         files.copy_file(wheel, partial)
         files.replace_path(partial, place)
     files.write_atomic(_resolve_metadata_path(place), metadata)
-    return IndexFile(
-        filename=wheel.name,
-        sha256=artifact.sha256,
-        size=artifact.size,
-        metadata=sha256(metadata.encode()).hexdigest(),
-        uploaded=_read_clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
-        requires_python=HeaderParser().parsestr(metadata).get("Requires-Python", ""),
-    )
+    digest, uploaded = sha256(metadata.encode()).hexdigest(), _read_clock()
+    python = HeaderParser().parsestr(metadata).get("Requires-Python", "")
+    time = uploaded.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return IndexFile(wheel.name, artifact.sha256, artifact.size, digest, time, python)
 
 
 def _resolve_metadata_path(wheel: Path) -> Path:
@@ -180,20 +177,15 @@ def is_local_index(dest: str) -> bool:
 
 
 def upload_index(dest: str, index: PurePath, log: PurePath) -> None:
-    """Copy `index` to `dest`: `user@host:path`, or a command that contains `{index}`.
-
-    Raises `CommandFailedError`, or `MissingToolError` if rsync is not installed.
-    """
+    """Copy `index` to `dest`: `user@host:path`, or a command that contains `{index}`."""
     env = dict(os.environ)  # complete, because the user's command may need any variable
     if _INDEX_PLACEHOLDER in dest:
         argv = tuple(word.replace(_INDEX_PLACEHOLDER, str(index)) for word in shlex.split(dest))
         shell.run_command(Command(argv, env, "upload the index", log=log))
         return
     if not shutil.which("rsync"):
-        raise MissingToolError(
-            "rsync, which uploads the index, is not installed",
-            hint=f"{format_install_command('rsync')}, on this machine and on the server",
-        )
+        hint = f"{format_install_command('rsync')}, on this machine and on the server"
+        raise MissingToolError("rsync, which uploads the index, is not installed", hint=hint)
     for options in _RSYNC_PASSES:
         argv = ("rsync", "-rt", *options, "--", f"{Path(index)}/", dest)
         shell.run_command(Command(argv, env, f"upload the index to {dest}", log=log))

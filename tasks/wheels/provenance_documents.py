@@ -1,14 +1,9 @@
-"""Build the SBOM and the provenance statement of a wheel, and compare them.
-
-The SBOM has the format CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json/), and a path in the
-wheel according to https://peps.python.org/pep-0770/. Equal inputs give equal bytes.
-"""
+"""Build the SBOM (CycloneDX 1.6, PEP 770) and the provenance statement of a wheel."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import functools
 import uuid
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -25,22 +20,23 @@ from tasks.wheels.build_inputs import BuildInputs, Invocation, SourceInfo
 
 if TYPE_CHECKING:
     from cyclonedx.model.component import Component
-    from packageurl import PackageURL
 
+_JsonObject = dict[str, Any]
 SBOM_PATH = "sboms/torchyard.cdx.json"  # path relative to dist-info
 _TORCHYARD_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://cyclonedx.org/torchyard")
 _GITHUB_URL = "https://github.com/"
 
 
 def build_sbom(inputs: BuildInputs) -> str:
-    """Return the SBOM as JSON, with a serial number derived from the rest of the document."""
+    """Return the SBOM as JSON; equal inputs give equal bytes, including the serial number."""
     from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415 - needed only for a new wheel
     from cyclonedx.model.component import Component  # noqa: PLC0415
     from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415
+    from packageurl import PackageURL  # noqa: PLC0415
 
-    purl = build_purl("pypi", inputs.name.lower(), inputs.version)
+    purl = PackageURL("pypi", name=inputs.name.lower(), version=inputs.version)
     wheel = Component(name=inputs.name, version=inputs.version, bom_ref="wheel", purl=purl)
-    parts = [*_build_source_components(inputs.tree), *_build_tool_components(inputs)]
+    parts = list(_build_components(inputs))
     when = datetime.datetime.fromtimestamp(inputs.epoch, datetime.UTC)
     bom = Bom(components=parts, metadata=BomMetaData(component=wheel, timestamp=when))
     bom.register_dependency(wheel, parts)
@@ -50,30 +46,32 @@ def build_sbom(inputs: BuildInputs) -> str:
     return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
 
 
-def build_purl(kind: str, name: str, version: str) -> PackageURL:
+def _format_purl(kind: str, name: str, version: str) -> str:
     """Return a package URL (https://github.com/package-url/purl-spec) of type `kind`."""
     from packageurl import PackageURL  # noqa: PLC0415
 
     namespace, _, rest = name.rpartition("/")
-    return PackageURL(kind, namespace or None, rest, version)
+    return str(PackageURL(kind, namespace or None, rest, version))
 
 
-def format_repository_purl(tree: SourceInfo) -> str:
-    """Return the package URL of a commit on GitHub, "" for any other source."""
+def _format_repository_purl(tree: SourceInfo) -> str:
+    """Return the package URL of a commit on GitHub, an empty string for any other source."""
     if not tree.url.startswith(_GITHUB_URL) or not tree.commit:
         return ""
     path = tree.url.removeprefix(_GITHUB_URL).removesuffix("/").removesuffix(".git").lower()
-    return str(build_purl("github", path, tree.commit)) if path.count("/") == 1 else ""
+    return _format_purl("github", path, tree.commit) if path.count("/") == 1 else ""
 
 
-def _build_source_components(tree: SourceInfo) -> Iterator[Component]:
+def _build_components(inputs: BuildInputs) -> Iterator[Component]:
+    """Yield the sources in the wheel, then the tools and packages that only the build used."""
+    tree = inputs.tree
     properties = {"repository": tree.url, "edits": tree.edits}
     yield _build_component(
         "source",
         tree.url.rpartition("/")[2].removesuffix(".git") or "source",
         tree.commit,
         sha256=tree.digest,
-        url=format_repository_purl(tree),
+        url=_format_repository_purl(tree),
         properties={key: text for key, text in properties.items() if text},
     )
     for path, commit in tree.submodules.items():
@@ -81,28 +79,23 @@ def _build_source_components(tree: SourceInfo) -> Iterator[Component]:
     for number, digest in enumerate(tree.patches, 1):
         yield _build_component(f"patch:{number}", f"patch {number}", "", sha256=digest)
 
-
-def _build_tool_components(inputs: BuildInputs) -> Iterator[Component]:
-    """Yield the tools and packages that the build used and the wheel does not contain."""
-    build_tool = functools.partial(_build_component, inside=False)
     if version := inputs.torch:
-        url = str(build_purl("pypi", "torch", version))
-        surface = {"surface": inputs.surface}
-        yield build_tool("torch", "torch", version, url=url, properties=surface)
+        url, surface = _format_purl("pypi", "torch", version), {"surface": inputs.surface}
+        yield _build_component("torch", "torch", version, url=url, properties=surface)
     if version := inputs.cuda:
-        yield build_tool("cuda", "CUDA toolkit", version, properties={"nvcc": version})
-    for name, version in _parse_pinned_packages(inputs):
-        url = str(build_purl("pypi", name, version))
-        yield build_tool(f"package:{name}", name, version, url=url)
+        yield _build_component("cuda", "CUDA toolkit", version, properties={"nvcc": version})
+    for name, version in _parse_pinned_packages(inputs).items():
+        url = _format_purl("pypi", name, version)
+        yield _build_component(f"package:{name}", name, version, url=url)
     for number, tool in enumerate(inputs.compilers, 1):
-        digest = {"sha256-begins": tool.digest} if tool.digest else {}
-        yield build_tool(f"compiler:{number}", tool.name, tool.version, properties=digest)
+        ref, known = f"compiler:{number}", {"sha256-begins": tool.digest} if tool.digest else {}
+        yield _build_component(ref, tool.name, tool.version, properties=known)
 
 
-def _parse_pinned_packages(inputs: BuildInputs) -> Iterator[tuple[str, str]]:
-    """Yield name and version of each package from which the CUDA toolkit was installed."""
-    for requirement in map(Requirement, inputs.packages):
-        yield requirement.name, str(requirement.specifier).removeprefix("==")
+def _parse_pinned_packages(inputs: BuildInputs) -> dict[str, str]:
+    """Return the versions of the packages from which the CUDA toolkit was installed, by name."""
+    requirements = map(Requirement, inputs.packages)
+    return {one.name: str(one.specifier).removeprefix("==") for one in requirements}
 
 
 def _build_component(  # noqa: PLR0913 - a component has that many fields
@@ -113,19 +106,20 @@ def _build_component(  # noqa: PLR0913 - a component has that many fields
     sha256: str = "",
     url: str = "",
     properties: Mapping[str, str] = MappingProxyType({}),
-    inside: bool = True,
 ) -> Component:
     from cyclonedx.model import HashAlgorithm, HashType, Property  # noqa: PLC0415
     from cyclonedx.model.component import Component, ComponentScope, ComponentType  # noqa: PLC0415
     from packageurl import PackageURL  # noqa: PLC0415
 
     kinds = {"patch": ComponentType.FILE, "compiler": ComponentType.APPLICATION}
+    kind = ref.partition(":")[0]
+    is_source = kind in ("source", "submodule", "patch")  # other components are not in the wheel
     return Component(
         name=name,
         version=version or None,
-        type=kinds.get(ref.partition(":")[0], ComponentType.LIBRARY),
+        type=kinds.get(kind, ComponentType.LIBRARY),
         bom_ref=ref,
-        scope=ComponentScope.REQUIRED if inside else ComponentScope.EXCLUDED,
+        scope=ComponentScope.REQUIRED if is_source else ComponentScope.EXCLUDED,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)] if sha256 else [],
         purl=PackageURL.from_string(url) if url else None,
         properties=[Property(name=f"torchyard:{k}", value=text) for k, text in properties.items()],
@@ -136,9 +130,7 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 
 
-def build_statement(
-    inputs: BuildInputs, artifact: Artifact, invocation: Invocation
-) -> dict[str, Any]:
+def build_statement(inputs: BuildInputs, artifact: Artifact, invocation: Invocation) -> _JsonObject:
     """Return the provenance statement (in-toto, SLSA) of a wheel as a JSON object."""
     # The built package is excluded, because it may be installed already
     excluded = {"torch", canonicalize_name(inputs.name)}
@@ -158,11 +150,7 @@ def build_statement(
                     "sourceDateEpoch": inputs.epoch,
                     "lock": compute_text_sha256(format_canonical_json(installed)),
                 },
-                "resolvedDependencies": [
-                    *_list_source_dependencies(inputs.tree),
-                    *_list_tool_dependencies(inputs),
-                    *_list_package_dependencies(inputs, installed),
-                ],
+                "resolvedDependencies": list(_list_dependencies(inputs, installed)),
             },
             "runDetails": {
                 "builder": {
@@ -175,11 +163,13 @@ def build_statement(
     }
 
 
-def _list_source_dependencies(tree: SourceInfo) -> Iterator[dict[str, Any]]:
+def _list_dependencies(inputs: BuildInputs, installed: Mapping[str, str]) -> Iterator[_JsonObject]:
+    """Yield the sources, the tools, and the packages, those of the CUDA toolkit first."""
+    tree = inputs.tree
     digest = {"gitCommit": tree.commit, "sha256": tree.digest}
     yield {
         "name": "source",
-        **({"uri": format_repository_purl(tree) or f"git+{tree.url}"} if tree.url else {}),
+        **({"uri": _format_repository_purl(tree) or f"git+{tree.url}"} if tree.url else {}),
         "digest": {kind: text for kind, text in digest.items() if text},
         **({"annotations": {"edits": tree.edits}} if tree.edits else {}),
     }
@@ -187,36 +177,27 @@ def _list_source_dependencies(tree: SourceInfo) -> Iterator[dict[str, Any]]:
         yield {"name": f"submodule:{path}", "digest": {"gitCommit": commit}}
     for number, patch in enumerate(tree.patches, 1):
         yield {"name": f"patch:{number}", "digest": {"sha256": patch}}
-
-
-def _list_tool_dependencies(inputs: BuildInputs) -> Iterator[dict[str, Any]]:
     if inputs.torch:
         annotations = {"version": inputs.torch, "surface": inputs.surface}
-        url = str(build_purl("pypi", "torch", inputs.torch))
+        url = _format_purl("pypi", "torch", inputs.torch)
         yield {"name": "torch", "uri": url, "annotations": annotations}
     if inputs.cuda:
         yield {"name": "cuda", "annotations": {"version": inputs.cuda}}
     for number, tool in enumerate(inputs.compilers, 1):
         annotations = {"tool": tool.name, "version": tool.version, "sha256-begins": tool.digest}
         yield {"name": f"compiler:{number}", "annotations": annotations}
-
-
-def _list_package_dependencies(
-    inputs: BuildInputs, installed: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
-    """Yield the packages of the CUDA toolkit, then all others of the build environment."""
-    pinned = dict(_parse_pinned_packages(inputs))
+    pinned = _parse_pinned_packages(inputs)
     names = set(map(canonicalize_name, pinned))
     others = {name: version for name, version in installed.items() if name not in names}
     for name, version in (*pinned.items(), *others.items()):
-        yield {"name": f"package:{name}", "uri": str(build_purl("pypi", name, version))}
+        yield {"name": f"package:{name}", "uri": _format_purl("pypi", name, version)}
 
 
 # Entries in both SBOM and statement. Each document also lists packages that the other may lack
 _COMPARED_PARTS = ("source", "submodule:", "patch:", "torch", "cuda", "compiler:")
 
 
-def find_value(document: Any, *path: str) -> Any:
+def _find_value(document: Any, *path: str) -> Any:
     """Return the value at a path of keys in a JSON document, None if a key is missing."""
     for key in path:
         document = document.get(key) if isinstance(document, Mapping) else None
@@ -225,20 +206,17 @@ def find_value(document: Any, *path: str) -> Any:
 
 def find_list(document: Any, *path: str) -> list[Any]:
     """Return the list at a path of keys in a JSON document, [] if there is no list."""
-    value = find_value(document, *path)
+    value = _find_value(document, *path)
     return value if isinstance(value, list) else []
 
 
-def read_internal_parameter(statement: Mapping[str, Any] | None, key: str) -> Any:
-    """Return an internal parameter (a resolved value) of a statement, None if missing."""
-    return find_value(statement, "predicate", "buildDefinition", "internalParameters", key)
+_PARAMETERS_PATH = ("predicate", "buildDefinition", "internalParameters")
 
 
 def read_target_archs(statement: Mapping[str, Any] | None) -> list[Arch]:
     """Return the target GPU architectures in a statement; skip malformed entries."""
-    recorded = read_internal_parameter(statement, "archs")
     archs = []
-    for text in recorded if isinstance(recorded, list) else []:
+    for text in find_list(statement, *_PARAMETERS_PATH, "archs"):
         with contextlib.suppress(KnowledgeError):
             archs.append(Arch.parse_capability(str(text)))
     return archs
@@ -246,46 +224,44 @@ def read_target_archs(statement: Mapping[str, Any] | None) -> list[Arch]:
 
 def read_built_archs(statement: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
     """Return the GPU architectures of each library that a statement recorded at build time."""
-    recorded = read_internal_parameter(statement, "held")
+    recorded = _find_value(statement, *_PARAMETERS_PATH, "held")
     pairs = recorded.items() if isinstance(recorded, Mapping) else ()
     return {str(name): tuple(map(str, archs)) for name, archs in pairs if isinstance(archs, list)}
 
 
 def find_torch_version(sbom: Mapping[str, Any] | None) -> str:
-    """Return the torch version that an extension was built against, "" if not in the SBOM."""
-    return dict(_list_sbom_versions(sbom)).get("torch", "")
+    """Return the torch version that an extension was built against, or an empty string."""
+    return _list_sbom_versions(sbom).get("torch", "")
 
 
 def find_differences(
     sbom: Mapping[str, Any], name: str, version: str, statement: Mapping[str, Any] | None
 ) -> Iterator[str]:
     """Yield each difference of an SBOM from METADATA (`name`, `version`) or the statement."""
-    component = find_value(sbom, "metadata", "component")
-    sbom_name, sbom_version = (find_value(component, key) for key in ("name", "version"))
+    component = _find_value(sbom, "metadata", "component")
+    sbom_name, sbom_version = (_find_value(component, key) for key in ("name", "version"))
     if canonicalize_name(str(sbom_name)) != canonicalize_name(name):
         yield f"the SBOM is about {sbom_name}, but METADATA names {name}"
     if sbom_version != version:
         yield f"the SBOM is about version {sbom_version}, but METADATA names version {version}"
     if statement is None:
         return
-    versions = [dict(_list_sbom_versions(sbom)), dict(_list_statement_versions(statement))]
-    for ref in sorted(versions[0].keys() | versions[1].keys()):
-        in_sbom, in_statement = (known.get(ref, "missing") for known in versions)
-        if in_sbom != in_statement:
-            yield f"{ref} is {in_sbom} in the SBOM, but {in_statement} in the statement"
-
-
-def _list_sbom_versions(sbom: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    for part in find_list(sbom, "components"):
-        ref = str(find_value(part, "bom-ref"))
-        if ref.startswith(_COMPARED_PARTS):
-            digests = [find_value(one, "content") for one in find_list(part, "hashes")]
-            yield ref, str(find_value(part, "version") or next(iter(digests), ""))
-
-
-def _list_statement_versions(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    in_sbom, in_statement = _list_sbom_versions(sbom), {}
     for part in find_list(statement, "predicate", "buildDefinition", "resolvedDependencies"):
-        ref, digest = str(find_value(part, "name")), find_value(part, "digest")
-        if ref.startswith(_COMPARED_PARTS):
-            commit = find_value(digest, "gitCommit") or find_value(digest, "sha256")
-            yield ref, str(commit or find_value(part, "annotations", "version") or "")
+        digest = _find_value(part, "digest")
+        commit = _find_value(digest, "gitCommit") or _find_value(digest, "sha256")
+        found = commit or _find_value(part, "annotations", "version") or ""
+        in_statement[str(_find_value(part, "name"))] = str(found)
+    for ref in sorted(in_sbom.keys() | in_statement.keys()):
+        versions = in_sbom.get(ref, "missing"), in_statement.get(ref, "missing")
+        if ref.startswith(_COMPARED_PARTS) and versions[0] != versions[1]:
+            yield f"{ref} is {versions[0]} in the SBOM, but {versions[1]} in the statement"
+
+
+def _list_sbom_versions(sbom: Mapping[str, Any] | None) -> dict[str, str]:
+    versions = {}
+    for part in find_list(sbom, "components"):
+        digests = [_find_value(one, "content") for one in find_list(part, "hashes")]
+        found = _find_value(part, "version") or next(iter(digests), "")
+        versions[str(_find_value(part, "bom-ref"))] = str(found)
+    return versions

@@ -1,16 +1,12 @@
-"""Read and verify wheel files: RECORD digests, tags and contents.
-
-Format: https://packaging.python.org/specifications/binary-distribution-format/ and
-.../recording-installed-packages/.
-"""
+"""Read and verify wheel files: RECORD digests, tags and contents."""
 
 import hashlib
-import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from packaging import tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -24,20 +20,14 @@ LIBRARY_SUFFIXES = (".so", ".pyd", ".dll", ".dylib")
 
 
 def verify_wheel(wheel: PurePath, python_version: str) -> Mapping[str, str]:
-    """Verify file name, tags and RECORD of a wheel; return the RECORD digests by path.
-
-    Raises `BadArtifactError`, which names the member that does not match.
-    """
+    """Verify tags and RECORD of a wheel; return the RECORD digests by path, or raise an error."""
     require_tags(wheel, python_version)
     with open_wheel(wheel) as archive:
-        recorded = read_record(archive)
-        require_recorded(archive, recorded, wheel)
+        require_recorded(archive, recorded := read_record(archive), wheel)
     return recorded
 
 
-def require_recorded(
-    archive: zipfile.ZipFile, recorded: Mapping[str, str], wheel: PurePath
-) -> None:
+def require_recorded(archive: ZipFile, recorded: Mapping[str, str], wheel: PurePath) -> None:
     """Raise `BadArtifactError` if a member does not match its RECORD digest in `recorded`."""
     for member in archive.infolist():
         digest = require_member_digest(member, recorded, wheel)
@@ -46,12 +36,12 @@ def require_recorded(
 
 
 @contextmanager
-def open_wheel(wheel: PurePath) -> Iterator[zipfile.ZipFile]:
+def open_wheel(wheel: PurePath) -> Iterator[ZipFile]:
     """Yield the archive of a wheel. Raises `BadArtifactError` if the archive is not valid."""
     try:
-        with zipfile.ZipFile(wheel) as archive:
+        with ZipFile(wheel) as archive:
             yield archive
-    except (zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
+    except (BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
         raise _build_wheel_error(wheel, f"the archive cannot be read: {error}") from error
 
 
@@ -62,11 +52,9 @@ def require_tags(wheel: PurePath, python_version: str) -> None:
     except InvalidWheelFilename as error:
         raise _build_wheel_error(wheel, str(error)) from error
     major, minor = (int(part) for part in python_version.split(".")[:2])
-    supported_tags = {
-        *tags.cpython_tags((major, minor)),
-        *tags.compatible_tags((major, minor), f"cp{major}{minor}"),
-    }
-    if not wheel_tags & supported_tags:
+    own_tags = tags.cpython_tags((major, minor))
+    other_tags = tags.compatible_tags((major, minor), f"cp{major}{minor}")
+    if wheel_tags.isdisjoint({*own_tags, *other_tags}):
         tag_names = ", ".join(sorted(map(str, wheel_tags)))
         problem = f"it is for {tag_names}, not for Python {python_version} on this platform"
         raise _build_wheel_error(wheel, problem)
@@ -82,29 +70,25 @@ def list_libraries(recorded: Mapping[str, str]) -> Iterator[str]:
 
 def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str, ...] = ()) -> str:
     """Return a digest of all members of a wheel except metadata and `version_files`."""
-    compared = {
-        name: digest
-        for name, digest in recorded.items()
-        if ".dist-info/" not in name and name not in version_files
-    }
-    return compute_text_sha256(format_canonical_json(compared))
+    names = [n for n in recorded if ".dist-info/" not in n and n not in version_files]
+    return compute_text_sha256(format_canonical_json({name: recorded[name] for name in names}))
 
 
 def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
-    """Return the digests in an installed RECORD by path, {} without RECORD (conda, system)."""
+    """Return the digests in an installed RECORD by path, {} if there is no RECORD (conda)."""
     for record in Path(site_packages).glob(f"{name}-*.dist-info/RECORD"):
         rows = wheel_record.parse_record(record.read_text(encoding="utf-8"))
         return {path: digest for path, digest, _ in rows}
     return {}
 
 
-def read_record(archive: zipfile.ZipFile) -> dict[str, str]:
+def read_record(archive: ZipFile) -> dict[str, str]:
     """Return the RECORD digests by path. Raises `BadArtifactError` unless one RECORD exists."""
     text = archive.read(find_dist_info_file(archive, "RECORD")).decode("utf-8")
     return {path: digest for path, digest, _ in wheel_record.parse_record(text)}
 
 
-def find_dist_info_file(archive: zipfile.ZipFile, name: str) -> str:
+def find_dist_info_file(archive: ZipFile, name: str) -> str:
     """Return the path of a dist-info file. Raises `BadArtifactError` unless exactly one exists."""
     suffix = f".dist-info/{name}"
     members = [one for one in archive.namelist() if one.count("/") == 1 and one.endswith(suffix)]
@@ -120,13 +104,8 @@ def read_wheel_metadata(wheel: Path) -> str:
         return archive.read(find_dist_info_file(archive, "METADATA")).decode("utf-8")
 
 
-def require_member_digest(
-    member: zipfile.ZipInfo, recorded: Mapping[str, str], wheel: PurePath
-) -> str:
-    """Return the RECORD digest of a member, "" for directories, RECORD and its signatures.
-
-    Raises `BadArtifactError` if RECORD has no sha256 or the path leads out of the wheel.
-    """
+def require_member_digest(member: ZipInfo, recorded: Mapping[str, str], wheel: PurePath) -> str:
+    """Return the RECORD digest of a member, "" if it is a directory, RECORD or a signature."""
     name = member.filename
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:
@@ -143,14 +122,14 @@ def build_member_error(name: str, wheel: PurePath) -> BadArtifactError:
     return _build_wheel_error(wheel, f"its member {name} does not match RECORD")
 
 
-def hash_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
+def hash_member(archive: ZipFile, member: ZipInfo) -> str:
     """Return the sha256 of the content of a member, in the notation of RECORD."""
     with archive.open(member) as stream:
         return copy_and_hash(stream, None)
 
 
 def copy_and_hash(source: IO[bytes], target: IO[bytes] | None) -> str:
-    """Copy `source` to `target` (None: only read), and return the sha256 as RECORD writes it."""
+    """Copy `source` to `target`, if not None, and return the sha256 in the notation of RECORD."""
     digest = hashlib.sha256()
     while chunk := source.read(_READ_CHUNK):
         digest.update(chunk)
@@ -160,8 +139,6 @@ def copy_and_hash(source: IO[bytes], target: IO[bytes] | None) -> str:
 
 
 def _build_wheel_error(wheel: PurePath, what: str) -> BadArtifactError:
-    return BadArtifactError(
-        f"the wheel cannot be used: {what}",
-        location=str(wheel),
-        hint="remove the wheel and run the same command again",
-    )
+    problem = f"the wheel cannot be used: {what}"
+    hint = "remove the wheel and run the same command again"
+    return BadArtifactError(problem, location=str(wheel), hint=hint)

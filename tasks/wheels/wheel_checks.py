@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tasks.core.model import Arch, Artifact, CheckStatus, ValidationResult
 from tasks.core.text_formatting import format_short_list
 from tasks.knowledge import Knowledge
-from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
+from tasks.knowledge.machine_code_rules import can_run_code
 from tasks.wheels import external_libraries
 from tasks.wheels import provenance_documents as documents
 
@@ -27,10 +27,9 @@ _Outcome = tuple[CheckStatus, str, str]  # status, detail, remedy
 
 @dataclass(frozen=True)
 class RecordedWheel:
-    """The record of a wheel in the manifests of a profile.
+    """The artifact in a manifest of a profile, with the GPU architectures of each library.
 
-    `artifact` is None if the profile did not build the wheel; `why` is then the reason. `archs` are
-    the GPU architectures of each library at build time.
+    `artifact` is None if the profile did not build the wheel; `why` is then the reason.
     """
 
     artifact: Artifact | None = None
@@ -48,14 +47,13 @@ def check_wheel(
         yield ValidationResult("RECORD", "passed", "the sha256 of every member matches")
     yield ValidationResult("statement", *_check_statement(wheel))
     yield ValidationResult("manifest", *_check_manifest(wheel, recorded))
-    checks: dict[str, Callable[[], _Outcome]] = {
-        "SBOM": lambda: _check_sbom(wheel),
-        "machine code": lambda: _check_machine_code(wheel, recorded, knowledge),
-        "external libraries": lambda: _check_external_libraries(wheel),
-    }
-    damaged: _Outcome = ("not run", "the wheel does not match its RECORD", "")
-    for name, check in checks.items():
-        yield ValidationResult(name, *(damaged if wheel.problem else check()))
+    if wheel.problem:
+        for name in ("SBOM", "machine code", "external libraries"):
+            yield ValidationResult(name, "not run", "the wheel does not match its RECORD")
+        return
+    yield ValidationResult("SBOM", *_check_sbom(wheel))
+    yield ValidationResult("machine code", *_check_machine_code(wheel, recorded, knowledge))
+    yield ValidationResult("external libraries", *_check_external_libraries(wheel))
 
 
 def _check_statement(wheel: WheelInfo) -> _Outcome:
@@ -99,12 +97,14 @@ def _check_sbom(wheel: WheelInfo) -> _Outcome:
     return "passed", f"{wheel.name} {wheel.version}: {count} components{remark}", ""
 
 
-def _check_machine_code(
-    wheel: WheelInfo, recorded: RecordedWheel, knowledge: Knowledge
-) -> _Outcome:
+def _check_machine_code(wheel: WheelInfo, recorded: RecordedWheel, known: Knowledge) -> _Outcome:
     for library, problem in wheel.unreadable.items():
         return "failed", f"{library}: {problem}", _FETCH_HINT
-    now = {library: _list_image_archs(images.code) for library, images in wheel.images.items()}
+    now_archs = {
+        library: (*map(str, images.code.cubins), *(f"{arch}+PTX" for arch in images.code.ptx))
+        for library, images in wheel.images.items()
+    }
+    now = {name: frozenset(map(_strip_family_suffix, a)) for name, a in now_archs.items()}
     built_archs = recorded.archs or documents.read_built_archs(wheel.statement)
     before = {name: frozenset(map(_strip_family_suffix, a)) for name, a in built_archs.items()}
     if before and before != now:
@@ -112,16 +112,11 @@ def _check_machine_code(
         detail = f"the wheel contains {_format_library_archs(now)}, but the build recorded {built}"
         return "failed", detail, _REBUILD_HINT
     target_archs = documents.read_target_archs(wheel.statement)
-    if missing := list(_find_missing_code(wheel, target_archs, knowledge)):
+    if missing := list(_find_missing_code(wheel, target_archs, known)):
         return "failed", "; ".join(missing), _REBUILD_HINT
     if not target_archs and not before:
         return "not run", "no GPU target is recorded for the wheel", ""
     return "passed", _format_library_archs(now), ""
-
-
-def _list_image_archs(code: MachineCode) -> frozenset[str]:
-    ptx = (f"{arch}+PTX" for arch in code.ptx)
-    return frozenset(map(_strip_family_suffix, (*map(str, code.cubins), *ptx)))
 
 
 def _strip_family_suffix(arch: str) -> str:
@@ -158,26 +153,20 @@ def _check_external_libraries(wheel: WheelInfo) -> _Outcome:
     target = external_libraries.TargetEnvironment(
         wheel.requires, wheel.system, against, wheel.windows, wheel.name == "torch"
     )
-    needs = [
-        *external_libraries.find_external_libraries(wheel.linkages, target),
-        *external_libraries.find_external_dlls(wheel.dlls, target),
-    ]
-    helper = "auditwheel" if wheel.linkages else "delvewheel"
-    statuses: tuple[tuple[CheckStatus, str], ...] = (
-        ("failed", "add the package to the Requires-Dist of the wheel"),
-        ("not run", f"pip install --upgrade {helper}"),
-    )
-    for status, remedy in statuses:
-        users: dict[str, list[str]] = defaultdict(list)  # keys: providers
-        for need in needs:
-            if need.status == status:
-                names = format_short_list(need.users, _MAX_LISTED)
-                users[need.by].append(f"{need.name} (needed by {names})")
-        if users:
-            parts = [f"{', '.join(names)}: {provider}" for provider, names in users.items()]
-            return status, "; ".join(parts), remedy
-    names_by_provider: dict[str, list[str]] = defaultdict(list)
+    needs = external_libraries.find_external_libraries(wheel.linkages, target)
+    needs += external_libraries.find_external_dlls(wheel.dlls, target)
+    providers: dict[CheckStatus, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for need in needs:
-        names_by_provider[need.by].append(need.name)
-    parts = [f"{by}: {', '.join(names)}" for by, names in sorted(names_by_provider.items())]
-    return "passed", "; ".join(parts) or "none", ""
+        users = f" (needed by {format_short_list(need.users, _MAX_LISTED)})"
+        name = need.name if need.status == "passed" else f"{need.name}{users}"
+        providers[need.status][need.by].append(name)
+    remedies: dict[CheckStatus, str] = {
+        "failed": "add the package to the Requires-Dist of the wheel",
+        "not run": f"pip install --upgrade {'auditwheel' if wheel.linkages else 'delvewheel'}",
+    }
+    for status, remedy in remedies.items():
+        if found := providers[status]:
+            detail = "; ".join(f"{', '.join(names)}: {by}" for by, names in found.items())
+            return status, detail, remedy
+    passed = sorted(providers["passed"].items())
+    return "passed", "; ".join(f"{by}: {', '.join(names)}" for by, names in passed) or "none", ""

@@ -2,13 +2,13 @@
 
 import json
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from email.parser import HeaderParser
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from packaging.requirements import Requirement
 
@@ -28,10 +28,9 @@ class WheelInfo:
     """The contents of a wheel; the mappings have the paths of libraries as keys.
 
     `problem` describes a mismatch between RECORD and the members, "" if they match. `sbom` and
-    `statement` are None if missing, {} if unreadable. `linkages` is for Linux libraries. `dlls` has
-    the DLLs that each Windows library needs. `images` is for libraries with device code, and
-    `unreadable` has the error messages. `system` and `windows` are the libraries that every Linux
-    or Windows machine has, None if unknown.
+    `statement` are None if missing, {} if unreadable. `dlls` are the DLLs that each Windows library
+    needs. `images` is for libraries with device code, `unreadable` has error messages. `system` and
+    `windows` are the libraries that every Linux or Windows machine has, None if unknown.
     """
 
     artifact: Artifact
@@ -41,11 +40,11 @@ class WheelInfo:
     requires: tuple[Requirement, ...] = ()
     sbom: Mapping[str, Any] | None = None
     statement: Mapping[str, Any] | None = None
-    linkages: Mapping[str, Linkage] = field(default_factory=dict)
-    images: Mapping[str, MachineCodeImages] = field(default_factory=dict)
-    unreadable: Mapping[str, str] = field(default_factory=dict)
+    linkages: dict[str, Linkage] = field(default_factory=dict)
+    images: dict[str, MachineCodeImages] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
     system: frozenset[str] | None = None
-    dlls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dlls: dict[str, tuple[str, ...]] = field(default_factory=dict)
     windows: SystemDlls | None = None
 
 
@@ -69,49 +68,36 @@ def inspect_wheel(wheel: Path, reader: MachineCodeReader) -> WheelInfo:
 
 
 def _inspect_archive(
-    archive: zipfile.ZipFile,
-    recorded: Mapping[str, str],
-    reader: MachineCodeReader,
-    info: WheelInfo,
+    archive: ZipFile, recorded: Mapping[str, str], reader: MachineCodeReader, info: WheelInfo
 ) -> WheelInfo:
     metadata_path = wheel_archive_io.find_dist_info_file(archive, "METADATA")
     metadata = HeaderParser().parsestr(archive.read(metadata_path).decode("utf-8"))
-    requires = [  # of all platforms, except requirements of extras
-        requirement
-        for requirement in parse_requirements(metadata.get_all("Requires-Dist", []))
-        if "extra" not in str(requirement.marker)
-    ]
-    sbom_path = metadata_path.replace("METADATA", SBOM_PATH)
-    info = replace(
-        info,
-        name=str(metadata["Name"]),
-        version=str(metadata["Version"]),
-        requires=tuple(requires),
-        sbom=_parse_json(archive.read(sbom_path)) if sbom_path in recorded else None,
-        system=dynamic_linkage_io.read_manylinux_libraries(),
-    )
-    linkages: dict[str, Linkage] = {}
-    dlls: dict[str, tuple[str, ...]] = {}
-    images: dict[str, MachineCodeImages] = {}
-    unreadable: dict[str, str] = {}
+    requires = parse_requirements(metadata.get_all("Requires-Dist", []))  # of all platforms
     with tempfile.TemporaryDirectory(prefix="torchyard-verify-") as folder:
         for name in wheel_archive_io.list_libraries(recorded):
             # extract one library at a time: torch has libraries of gigabytes
             path = Path(archive.extract(name, folder))
             try:
                 if linkage := dynamic_linkage_io.read_elf_linkage(path):
-                    linkages[name] = linkage
+                    info.linkages[name] = linkage
                 elif (needed := dynamic_linkage_io.read_needed_dlls(path)) is not None:
-                    dlls[name] = needed
-                library_images = reader.read_images(path)
-                if library_images.cubins or library_images.ptx:
-                    images[name] = library_images
+                    info.dlls[name] = needed
+                images = reader.read_images(path)
+                if images.cubins or images.ptx:
+                    info.images[name] = images
             except BadArtifactError as error:
-                unreadable[name] = error.message
+                info.unreadable[name] = error.message
             path.unlink()
-    windows = dynamic_linkage_io.classify_dlls(chain.from_iterable(dlls.values()))
-    info = replace(info, linkages=linkages, dlls=dlls, windows=windows)
-    return replace(info, images=images, unreadable=unreadable)
+    sbom_path = metadata_path.replace("METADATA", SBOM_PATH)
+    return replace(
+        info,
+        name=str(metadata["Name"]),
+        version=str(metadata["Version"]),
+        requires=tuple(one for one in requires if "extra" not in str(one.marker)),
+        sbom=_parse_json(archive.read(sbom_path)) if sbom_path in recorded else None,
+        system=dynamic_linkage_io.read_manylinux_libraries(),
+        windows=dynamic_linkage_io.classify_dlls(chain.from_iterable(info.dlls.values())),
+    )
 
 
 def _parse_json(text: bytes) -> Mapping[str, Any]:

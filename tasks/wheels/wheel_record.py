@@ -1,7 +1,4 @@
-"""Parse and format RECORD, the list of files in a wheel or an installed distribution.
-
-Format: https://packaging.python.org/specifications/recording-installed-packages/#the-record-file
-"""
+"""Parse and format RECORD, the list of files in a wheel or an installed distribution."""
 
 import base64
 import csv
@@ -11,7 +8,7 @@ from typing import NamedTuple
 
 
 class RecordRow(NamedTuple):
-    """A file with its digest (`sha256=…`) and size in bytes, both "" for RECORD and bytecode."""
+    """A file with its digest (`sha256=…`) and size in bytes, both "" if RECORD or bytecode."""
 
     path: str
     digest: str = ""

@@ -1,7 +1,4 @@
-"""Read the requirements of a wheel, and find the requirements that are not installed.
-
-Format: https://packaging.python.org/specifications/dependency-specifiers/.
-"""
+"""Read the requirements of a wheel, and find the requirements that are not installed."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -48,8 +45,7 @@ def find_missing_requirements(
 
 def read_wheel_requirements(wheel: Path, python_version: str) -> tuple[str, ...]:
     """Return the requirements of a wheel for this machine and `python_version`, without extras."""
-    environment: dict[str, str] = {
-        **{name: str(value) for name, value in default_environment().items()},
+    environment = {name: str(value) for name, value in default_environment().items()} | {
         "python_full_version": python_version,
         "python_version": format_major_minor(python_version),
     }

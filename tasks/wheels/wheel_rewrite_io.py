@@ -4,12 +4,12 @@ import copy
 import hashlib
 import re
 import struct
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import IO
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from packaging.version import Version
 
@@ -21,42 +21,35 @@ from tasks.wheels.wheel_record import RecordRow
 SIGNATURE_FILES = ("RECORD.jws", "RECORD.p7s")  # signatures of the old RECORD
 
 
-def list_replaced_members(archive: zipfile.ZipFile, added: Mapping[str, bytes]) -> frozenset[str]:
-    """Return the members of a wheel that must not be copied before `write_dist_info`."""
-    if not added:
-        return frozenset()
+def _list_replaced_members(archive: ZipFile, added: Iterable[str]) -> set[str]:
+    """Return the members of a wheel that must not be copied before `_write_dist_info`."""
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
     info = listing.removesuffix("RECORD")
-    return frozenset({listing, *(f"{info}{name}" for name in (*added, *SIGNATURE_FILES))})
+    return {listing, *(f"{info}{name}" for name in (*added, *SIGNATURE_FILES))}
 
 
-def write_dist_info(
-    out: zipfile.ZipFile,
-    archive: zipfile.ZipFile,
-    added: Mapping[str, bytes],
-    changed: Sequence[RecordRow] = (),
+def _write_dist_info(
+    out: ZipFile, archive: ZipFile, added: Mapping[str, bytes], changed: Sequence[RecordRow] = ()
 ) -> Mapping[str, str]:
-    """Write `added` and an updated RECORD as the last members of `out`.
+    """Write `added` and an updated RECORD as the last members of `out`; return the RECORD digests.
 
-    The new members get the time and the mode of RECORD in `archive`. `changed` are the new rows of
-    members whose content differs from `archive`. Returns the digests in the new RECORD by path.
+    `changed` are the new rows of members whose content differs from `archive`.
     """
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
+    # The new members get the time and mode of RECORD
     info, template = listing.removesuffix("RECORD"), archive.getinfo(listing)
-    replaced = {*list_replaced_members(archive, added), *(row.path for row in changed)}
+    replaced = {*_list_replaced_members(archive, added), *(row.path for row in changed)}
     new = [*changed]
-    new += [write_member(out, template, f"{info}{name}", added[name]) for name in sorted(added)]
+    new += [_write_member(out, template, f"{info}{name}", added[name]) for name in sorted(added)]
     old_rows = wheel_record.parse_record(archive.read(listing).decode("utf-8"))
     rows = [*(row for row in old_rows if row.path not in replaced), *new, RecordRow(listing)]
-    write_member(out, template, listing, wheel_record.format_record(rows, "\n").encode())
+    _write_member(out, template, listing, wheel_record.format_record(rows, "\n").encode())
     return {row.path: row.digest for row in rows}
 
 
-def write_member(
-    out: zipfile.ZipFile, like: zipfile.ZipInfo, name: str, content: bytes
-) -> RecordRow:
+def _write_member(out: ZipFile, like: ZipInfo, name: str, content: bytes) -> RecordRow:
     """Write a member with the time and mode of the member `like`; return the RECORD row."""
-    out.writestr(_build_member_info(like, zipfile.ZIP_DEFLATED, name), content)
+    out.writestr(_build_member_info(like, ZIP_DEFLATED, name), content)
     digest = wheel_record.encode_digest(hashlib.sha256(content).digest())
     return RecordRow(name, digest, str(len(content)))
 
@@ -64,26 +57,17 @@ def write_member(
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")  # precedes the data of each member
 _COPY_CHUNK = 1 << 20
 _ENCRYPTED_FLAG = 1
-
-
-@dataclass(frozen=True)
-class PreviousWheel:
-    """The archive of the previous wheel, and the compressed members by name and digest."""
-
-    archive: zipfile.ZipFile | None = None
-    members: Mapping[tuple[str, str], zipfile.ZipInfo] = field(default_factory=dict)
-
-    def copy_member(self, out: zipfile.ZipFile, member: zipfile.ZipInfo, digest: str) -> str | None:
-        """Copy the compressed member to `out`; return the size, None if there is no such member."""
-        found = self.members.get((member.filename, digest))
-        if not (found and self.archive and copy_raw_member(out, member, self.archive, found)):
-            return None
-        return str(found.file_size)
+# The compressed members of the previous wheel by name and digest, each with the archive
+_ReusableMember = tuple[ZipFile, ZipInfo]
+_ReusableMembers = Mapping[tuple[str, str], _ReusableMember]
 
 
 @dataclass(frozen=True)
 class MemberReplacement:
-    """A new content of a member: `make` writes a temporary file, `digest` is "" if unknown."""
+    """A new content of a member, in a temporary file that `make` writes.
+
+    `digest` is the sha256 of the content, an empty string if it is unknown.
+    """
 
     digest: str
     make: Callable[[], Path]
@@ -92,9 +76,9 @@ class MemberReplacement:
 def is_uncompressed(wheel: PurePath) -> bool:
     """Return True if no member of a wheel is compressed."""
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            return all(m.compress_type == zipfile.ZIP_STORED for m in archive.infolist())
-    except zipfile.BadZipFile:
+        with ZipFile(wheel) as archive:
+            return all(m.compress_type == ZIP_STORED for m in archive.infolist())
+    except BadZipFile:
         return False  # a later check reports the error
 
 
@@ -106,53 +90,46 @@ def compress_wheel(
 ) -> Mapping[str, str]:
     """Compress `wheel` in place, atomically; return the sha256 of all members by path.
 
-    `before` is the previous, verified wheel, or None; unchanged members are copied from `before`,
-    and all others are verified. Tags are not verified. Order, times and modes are kept. `added` are
-    files to add to dist-info. `instead` maps members to replacements. Raises `BadArtifactError`.
+    Members that are also in `before`, the previous, verified wheel, are copied from there; all
+    others are verified. Order, times and modes are kept. `added` are files to add to dist-info.
+    `instead` maps members to replacements. Raises `BadArtifactError`.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
-    with wheel_archive_io.open_wheel(wheel) as new, _open_previous_wheel(before) as old:
+    previous = ZipFile(before) if before else nullcontext()
+    with wheel_archive_io.open_wheel(wheel) as new, previous as old:
         recorded = wheel_archive_io.read_record(new)
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
-            replaced = list_replaced_members(new, added or {})
+        reusable: _ReusableMembers = dict(_list_reusable_members(old)) if old else {}
+        with ZipFile(packed, "w", ZIP_DEFLATED) as out:
+            replaced = _list_replaced_members(new, added or {}) if added or instead else set()
             rows: list[RecordRow] = []
             for member in new.infolist():
                 if member.filename in replaced:
                     continue
                 if replacement := (instead or {}).get(member.filename):
-                    rows.append(_replace_member(out, member, replacement, old))
+                    rows.append(_write_replacement(out, member, replacement, reusable))
                     continue
                 digest = wheel_archive_io.require_member_digest(member, recorded, wheel)
-                if old.copy_member(out, member, digest) is None:
+                known = reusable.get((member.filename, digest))
+                if not (known and _copy_raw_member(out, member, *known)):
                     _compress_member(out, member, new, digest, wheel)
-            if added or rows:
-                recorded = dict(write_dist_info(out, new, added or {}, rows))
+            if replaced:
+                recorded = dict(_write_dist_info(out, new, added or {}, rows))
     packed.replace(wheel)
     return recorded
 
 
-@contextmanager
-def _open_previous_wheel(before: Path | None) -> Iterator[PreviousWheel]:
-    if before is None:
-        yield PreviousWheel()
+def _list_reusable_members(archive: ZipFile) -> Iterator[tuple[tuple[str, str], _ReusableMember]]:
+    try:
+        recorded = wheel_archive_io.read_record(archive)
+    except BadArtifactError:
         return
-    with zipfile.ZipFile(before) as archive:
-        try:
-            recorded = wheel_archive_io.read_record(archive)
-        except BadArtifactError:
-            recorded = {}
-        members = {}
-        for member in archive.infolist():
-            digest = recorded.get(member.filename)
-            encrypted = member.flag_bits & _ENCRYPTED_FLAG
-            if digest and member.compress_type == zipfile.ZIP_DEFLATED and not encrypted:
-                members[member.filename, digest] = member
-        yield PreviousWheel(archive, members)
+    for member in archive.infolist():
+        digest, encrypted = recorded.get(member.filename), member.flag_bits & _ENCRYPTED_FLAG
+        if digest and member.compress_type == ZIP_DEFLATED and not encrypted:
+            yield (member.filename, digest), (archive, member)
 
 
-def copy_raw_member(
-    out: zipfile.ZipFile, member: zipfile.ZipInfo, source: zipfile.ZipFile, known: zipfile.ZipInfo
-) -> bool:
+def _copy_raw_member(out: ZipFile, member: ZipInfo, source: ZipFile, known: ZipInfo) -> bool:
     """Copy the compressed bytes of `known` as `member`; return False if the content differs."""
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
@@ -168,12 +145,11 @@ def copy_raw_member(
     info.header_offset = write.tell()
     write.write(info.FileHeader())
     remaining = known.compress_size
-    while remaining:
-        chunk = read.read(min(remaining, _COPY_CHUNK))
-        if not chunk:
-            raise zipfile.BadZipFile(f"member {known.filename} is truncated")
+    while chunk := read.read(min(remaining, _COPY_CHUNK)):
         write.write(chunk)
         remaining -= len(chunk)
+    if remaining:
+        raise BadZipFile(f"member {known.filename} is truncated")
     # Update `out` as ZipFile does, which has no API to add compressed bytes
     out.filelist.append(info)
     out.NameToInfo[info.filename] = info
@@ -181,25 +157,25 @@ def copy_raw_member(
     return True
 
 
-def _replace_member(
-    out: zipfile.ZipFile, member: zipfile.ZipInfo, other: MemberReplacement, old: PreviousWheel
+def _write_replacement(
+    out: ZipFile, member: ZipInfo, other: MemberReplacement, reusable: _ReusableMembers
 ) -> RecordRow:
-    """Write a replacement as a member, copied from `old` if that contains the same content."""
-    if old_member := old.members.get((member.filename, other.digest)):
+    if known := reusable.get((member.filename, other.digest)):
+        source, old_member = known
         info = _build_member_info(member, old_member.compress_type)
         info.CRC, info.file_size = old_member.CRC, old_member.file_size
-        if size := old.copy_member(out, info, other.digest):
-            return RecordRow(member.filename, other.digest, size)
+        if _copy_raw_member(out, info, source, old_member):
+            return RecordRow(member.filename, other.digest, str(info.file_size))
     path = other.make()
-    info = _build_member_info(member, zipfile.ZIP_DEFLATED)
+    info = _build_member_info(member, ZIP_DEFLATED)
     info.file_size = path.stat().st_size
-    with path.open("rb") as source:
-        digest = _write_stream(out, info, source)
+    with path.open("rb") as content:
+        digest = _write_stream(out, info, content)
     path.unlink()
     return RecordRow(member.filename, digest, str(info.file_size))
 
 
-def _write_stream(out: zipfile.ZipFile, info: zipfile.ZipInfo, source: IO[bytes]) -> str:
+def _write_stream(out: ZipFile, info: ZipInfo, source: IO[bytes]) -> str:
     """Write a member and return the digest; keep an external_attr of 0 despite ZipFile.open."""
     mode = info.external_attr
     with out.open(info, "w") as target:
@@ -208,25 +184,21 @@ def _write_stream(out: zipfile.ZipFile, info: zipfile.ZipInfo, source: IO[bytes]
     return digest
 
 
-def _compress_member(
-    out: zipfile.ZipFile, member: zipfile.ZipInfo, new: zipfile.ZipFile, digest: str, wheel: Path
-) -> None:
-    if member.compress_type == zipfile.ZIP_DEFLATED:
+def _compress_member(out: ZipFile, member: ZipInfo, new: ZipFile, digest: str, wheel: Path) -> None:
+    if member.compress_type == ZIP_DEFLATED:
         if digest and wheel_archive_io.hash_member(new, member) != digest:
             raise wheel_archive_io.build_member_error(member.filename, wheel)
-        if copy_raw_member(out, member, new, member):
+        if _copy_raw_member(out, member, new, member):
             return
-    compression = zipfile.ZIP_STORED if member.is_dir() else zipfile.ZIP_DEFLATED
+    compression = ZIP_STORED if member.is_dir() else ZIP_DEFLATED
     with new.open(member) as source:
         actual_digest = _write_stream(out, _build_member_info(member, compression), source)
     if digest and actual_digest != digest:
         raise wheel_archive_io.build_member_error(member.filename, wheel)
 
 
-def _build_member_info(
-    member: zipfile.ZipInfo, compression: int, name: str = ""
-) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(name or member.filename, member.date_time)
+def _build_member_info(member: ZipInfo, compression: int, name: str = "") -> ZipInfo:
+    info = ZipInfo(name or member.filename, member.date_time)
     info.external_attr, info.create_system = member.external_attr, member.create_system
     info.compress_type = compression
     info.file_size = member.file_size
@@ -234,21 +206,15 @@ def _build_member_info(
 
 
 def add_dist_info_files(wheel: Path, added: Mapping[str, bytes]) -> None:
-    """Add files to the dist-info of `wheel` in place, atomically.
-
-    `added` maps names in dist-info to contents. Raises `BadArtifactError` for an invalid wheel.
-    """
+    """Add files to the dist-info of `wheel` in place, atomically; `added` has contents by name."""
     packed = wheel.with_name(f".{wheel.name}.part")
-    with (
-        wheel_archive_io.open_wheel(wheel) as archive,
-        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out,
-    ):
-        replaced = list_replaced_members(archive, added)
+    with wheel_archive_io.open_wheel(wheel) as archive, ZipFile(packed, "w", ZIP_DEFLATED) as out:
+        replaced = _list_replaced_members(archive, added)
         for member in archive.infolist():
             keep = member.filename not in replaced
-            if keep and not copy_raw_member(out, member, archive, member):
+            if keep and not _copy_raw_member(out, member, archive, member):
                 raise wheel_archive_io.build_member_error(member.filename, wheel)
-        write_dist_info(out, archive, added)
+        _write_dist_info(out, archive, added)
     files.replace_path(packed, wheel)
 
 
@@ -259,55 +225,39 @@ def relabel_wheel(wheel: Path, label: str) -> Path:
     """Append `label` ("torch2.15.0.cpu") to the version of a wheel; return the new path."""
     with wheel_archive_io.open_wheel(wheel) as archive:
         place = wheel_archive_io.find_dist_info_file(archive, "METADATA")
+        listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
         metadata = archive.read(place)
         line = _VERSION_LINE.search(metadata)
         if not line:
             raise wheel_archive_io.build_member_error(place, wheel)
-        version = append_version_label(line[1].decode(), label)
+        old = Version(line[1].decode())
+        version = f"{old.public}+{'.'.join(filter(None, (old.local, label)))}"
         new_metadata = metadata[: line.start(1)] + version.encode() + metadata[line.end(1) :]
         name, _, tags = wheel.name.split("-", 2)
         labelled_wheel = wheel.with_name(f"{name}-{version}-{tags}")
-        _write_relabelled(archive, labelled_wheel, version, {place: new_metadata})
+        with ZipFile(labelled_wheel, "w", ZIP_DEFLATED) as out:
+            for member in archive.infolist():
+                renamed = copy.copy(member)
+                renamed.filename = _rename_member(member.filename, version)
+                if member.filename == place:
+                    row = _write_member(out, member, renamed.filename, new_metadata)
+                elif member.filename == listing or member.filename.endswith(SIGNATURE_FILES):
+                    continue
+                elif not _copy_raw_member(out, renamed, archive, member):
+                    raise wheel_archive_io.build_member_error(member.filename, wheel)
+            rows = wheel_record.parse_record(archive.read(listing).decode("utf-8"))
+            unchanged_rows = [
+                one._replace(path=_rename_member(one.path, version))
+                for one in rows
+                if one.path != place and not one.path.endswith(SIGNATURE_FILES)
+            ]
+            text = wheel_record.format_record([*unchanged_rows, row], "\n")
+            record = archive.getinfo(listing)
+            _write_member(out, record, _rename_member(listing, version), text.encode())
     wheel.unlink()
     return labelled_wheel
 
 
-def append_version_label(version: str, label: str) -> str:
-    """Return a version with a local label: `1.6.3` and `cpu` give `1.6.3+cpu`."""
-    parsed = Version(version)
-    return f"{parsed.public}+{'.'.join(filter(None, (parsed.local, label)))}"
-
-
-def _write_relabelled(
-    archive: zipfile.ZipFile, wheel: Path, version: str, changed: Mapping[str, bytes]
-) -> None:
-    new: list[RecordRow] = []
-    listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as out:
-        for member in archive.infolist():
-            name = _rename_member(member.filename, version)
-            if member.filename in changed:
-                new.append(write_member(out, member, name, changed[member.filename]))
-            elif member.filename != listing and not name.endswith(SIGNATURE_FILES):
-                renamed = copy.copy(member)
-                renamed.filename = name
-                if not copy_raw_member(out, renamed, archive, member):
-                    raise wheel_archive_io.build_member_error(member.filename, wheel)
-        rows = wheel_record.parse_record(archive.read(listing).decode("utf-8"))
-        unchanged_rows = [
-            row._replace(path=_rename_member(row.path, version))
-            for row in rows
-            if row.path not in changed and not row.path.endswith(SIGNATURE_FILES)
-        ]
-        text = wheel_record.format_record([*unchanged_rows, *new], "\n")
-        record = archive.getinfo(listing)
-        write_member(out, record, _rename_member(listing, version), text.encode())
-
-
 def _rename_member(path: str, version: str) -> str:
     """Return the path with `version` in the name of a `.dist-info` or `.data` directory."""
-    folder, slash, rest = path.partition("/")
-    for ending in (".dist-info", ".data"):
-        if slash and folder.endswith(ending):
-            return f"{folder.partition('-')[0]}-{version}{ending}/{rest}"
-    return path
+    return re.sub(r"^([^-/]*)[^/]*(\.dist-info|\.data)/", rf"\g<1>-{version}\g<2>/", path)

@@ -1,8 +1,4 @@
-"""Store wheels in the directory that all profiles share, each with a record of its origin.
-
-A wheel is reused only for the same requirement from the same source, and only if the file is
-unchanged.
-"""
+"""Store wheels in the directory that all profiles share, each with a record of its origin."""
 
 import contextlib
 import shutil
@@ -51,7 +47,7 @@ def store_wheel(
 def find_stored_wheel(
     wheelhouse: PurePath, requirement: str, source: str
 ) -> tuple[Path, Artifact] | None:
-    """Return the stored wheel for a requirement from a source, None if missing or changed."""
+    """Return the wheel stored for a requirement from a source, None if missing or changed."""
     for path in sorted(Path(wheelhouse).glob("*.whl.json")):
         try:
             origin = manifests.read_manifest(path, WheelOrigin)
@@ -78,19 +74,15 @@ def resolve_statement_path(wheel: PurePath) -> Path:
 def require_locked_digest(found: Artifact, locked: str, part: str) -> None:
     """Raise `BadArtifactError` unless the file has the digest `locked`; "" allows any digest."""
     if locked and found.sha256 != locked:
-        raise BadArtifactError(
-            f"{found.name} has sha256 {found.sha256}, but {locked} is locked",
-            location=f"torchyard.lock: {part}",
-            hint="find out why the file changed. To accept the file, run: "
-            "TORCHYARD__LOCK=false doit build, then doit lock",
-        )
+        message = f"{found.name} has sha256 {found.sha256}, but {locked} is locked"
+        command = "TORCHYARD__LOCK=false doit build, then doit lock"
+        hint = f"find out why the file changed. To accept the file, run: {command}"
+        raise BadArtifactError(message, location=f"torchyard.lock: {part}", hint=hint)
 
 
 def require_sha256(found: Artifact, required: str | None) -> None:
     """Raise `BadArtifactError` unless the file has the digest `required`; None allows any."""
     if required and found.sha256 != required:
-        raise BadArtifactError(
-            f"{found.name} has sha256 {found.sha256}, but {required} is required",
-            location="torch.sha256",
-            hint="correct torch.sha256, or find out why the file changed",
-        )
+        message = f"{found.name} has sha256 {found.sha256}, but {required} is required"
+        hint = "correct torch.sha256, or find out why the file changed"
+        raise BadArtifactError(message, location="torch.sha256", hint=hint)

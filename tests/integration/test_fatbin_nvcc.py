@@ -98,7 +98,7 @@ def test_we_and_cuobjdump_read_the_same(
     nvcc(tmp_path, *gencodes(*archs), *options, "-c", "-o", "k.o", "k.cu")
     library = link(tmp_path, "k.o")
     found = machine_code_io.read_fatbin_images(library)
-    assert as_listed(found) == machine_code_io.read_cuobjdump_images(cuobjdump, library)
+    assert as_listed(found) == machine_code_io.MachineCodeReader(cuobjdump).read_images(library)
     ptx = [arch for arch in archs if arch.endswith("+PTX")]
     assert (found.ptx.total(), found.cubins.total()) == (len(ptx), len(archs) - len(ptx))
     assert machine_code_io.has_device_code(library)
@@ -112,7 +112,7 @@ def test_we_and_cuobjdump_count_what_was_linked_and_not_what_it_was_linked_from(
     nvcc(tmp_path, *archs, "-dlink", "-o", "linked.o", "k.o")
     library = link(tmp_path, "k.o", "linked.o")
     found = machine_code_io.read_fatbin_images(library)
-    assert found == machine_code_io.read_cuobjdump_images(cuobjdump, library)
+    assert found == machine_code_io.MachineCodeReader(cuobjdump).read_images(library)
     assert found.cubins == {Arch(8, 0): 1, Arch(9, 0): 1}
 
 
@@ -122,5 +122,5 @@ def test_we_and_cuobjdump_read_a_static_library(tmp_path: Path, cuobjdump: str) 
         nvcc(tmp_path, *gencodes(arch), "-c", "-o", f"{name}.o", "k.cu")
     subprocess.run(["ar", "rcs", "k.a", "one.o", "other.o"], cwd=tmp_path, check=True)
     found = machine_code_io.read_fatbin_images(tmp_path / "k.a")
-    assert found == machine_code_io.read_cuobjdump_images(cuobjdump, tmp_path / "k.a")
+    assert found == machine_code_io.MachineCodeReader(cuobjdump).read_images(tmp_path / "k.a")
     assert found.cubins == {Arch(8, 0): 1, Arch(9, 0): 1}

@@ -61,8 +61,12 @@ def test_damaged_library_is_named(tmp_path: Path) -> None:
     assert error.value.location == str(path)
 
 
-def test_ldconfig_cache_keeps_files_of_a_name_in_order() -> None:
-    found = dynamic_linkage_io.parse_ldconfig_listing(LISTING)
+def test_ldconfig_cache_keeps_files_of_a_name_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: "ldconfig")
+    monkeypatch.setattr(shell, "capture_output", lambda _: LISTING)
+    found = dynamic_linkage_io.read_loader_cache({"PATH": str(tmp_path)})
     both = ("/lib/x86_64-linux-gnu/libgomp.so.1", "/lib/i386-linux-gnu/libgomp.so.1")
     assert found["libgomp.so.1"] == both
     assert found["libz.so.1"] == ("/usr/lib/glibc-hwcaps/x86-64-v3/libz.so.1",)

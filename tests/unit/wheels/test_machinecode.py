@@ -60,7 +60,9 @@ def test_archs_of_single_kernels_are_not_common() -> None:
 @posix
 def test_image_list_is_read_from_one_cuobjdump_run(tmp_path: Path, library: Path) -> None:
     tool = cuobjdump(tmp_path, f'echo "$@" >> {tmp_path}/argv; cat <<"END"\n{LISTING}END')
-    assert machine_code_io.read_cuobjdump_images(tool, library).code.cubins == archs("12.0 12.0a")
+    assert machine_code_io.MachineCodeReader(tool).read_images(library).code.cubins == archs(
+        "12.0 12.0a"
+    )
     assert (tmp_path / "argv").read_text() == f"-lelf -lptx {library}\n"
 
 
@@ -68,7 +70,7 @@ def test_image_list_is_read_from_one_cuobjdump_run(tmp_path: Path, library: Path
 def test_library_without_device_code_is_no_error(tmp_path: Path, library: Path) -> None:
     text = f"cuobjdump info    : File '{library}' does not contain device code"
     tool = cuobjdump(tmp_path, f'echo "{text}" >&2; exit 255')
-    assert machine_code_io.read_cuobjdump_images(tool, library).code == MachineCode()
+    assert machine_code_io.MachineCodeReader(tool).read_images(library).code == MachineCode()
 
 
 @posix
@@ -77,9 +79,9 @@ def test_file_unreadable_by_cuobjdump_is_named(tmp_path: Path, library: Path) ->
     with pytest.raises(
         BadArtifactError, match=r"lib\.so: .*Invalid fatbin header\n.*to see the output, run: "
     ):
-        machine_code_io.read_cuobjdump_images(tool, library)
+        machine_code_io.MachineCodeReader(tool).read_images(library)
 
 
 def test_missing_library_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadArtifactError, match=r"gone\.so: the library does not exist"):
-        machine_code_io.read_cuobjdump_images("cuobjdump", tmp_path / "gone.so")
+        machine_code_io.MachineCodeReader("cuobjdump").read_images(tmp_path / "gone.so")

@@ -11,15 +11,15 @@ import pytest
 
 from tasks.core.errors import BadArtifactError
 from tasks.wheels import wheel_archive_io, wheel_requirements_io
-from tasks.wheels.wheel_rewrite_io import append_version_label, relabel_wheel
+from tasks.wheels.wheel_rewrite_io import relabel_wheel
 from tests.support.torchwheels import MODULES, make
 
 LABEL = "torch2.15.0.s1a2b3c4d.cu132.sm120"
 
 
-def test_local_version_of_the_project_precedes_the_added_one() -> None:
-    assert append_version_label("1.6.3", LABEL) == f"1.6.3+{LABEL}"
-    assert append_version_label("2.1.2+pt21cu121", LABEL) == f"2.1.2+pt21cu121.{LABEL}"
+def test_local_version_of_the_project_precedes_the_added_one(tmp_path: Path) -> None:
+    found = relabel_wheel(make(tmp_path, "2.1.2+pt21cu121"), LABEL)
+    assert found.name.split("-")[1] == f"2.1.2+pt21cu121.{LABEL}"
 
 
 def test_relabeled_wheel_is_complete_with_unchanged_members(tmp_path: Path) -> None:
