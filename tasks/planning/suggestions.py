@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -180,9 +180,8 @@ def _format_path_alternative(
     path_keys = {**keys, "provider": trial.settings.toolkit.provider, "path": _ANY_FOLDER}
     for provider, extra_text in (({}, ""), ({"provider": "path"}, " and toolkit.provider: path")):
         result = trial.resolve_with(path_host, toolkit={**path_keys, **provider})
-        if result and expected == (
-            *(result.strategy, result.torch, result.cuda, result.toolkit.version),
-        ):
+        found = result and (result.strategy, result.torch, result.cuda, result.toolkit.version)
+        if found == expected:
             return f", or set toolkit.path to it{extra_text}"
     return ""
 
@@ -368,12 +367,8 @@ def _resolve_each_target(trial: WhatIf) -> dict[str, Resolution | None]:
     return {name: trial.resolve_with(target={"gpus": (name,)}) for name in sorted(gpus)}
 
 
-@dataclass(frozen=True)
-class CombinedChange:
-    """Changed keys of the sections torch and toolkit, and what the user must install.
-
-    `python` and `cuda` are the versions to install, "" for none.
-    """
+class CombinedChange(NamedTuple):
+    """Changed keys of the sections torch and toolkit, and versions to install ("" for none)."""
 
     torch: dict[str, str]
     toolkit: dict[str, str]
