@@ -257,7 +257,6 @@ def suggest_source_strategy(trial: WhatIf) -> Iterator[Suggestion]:
 def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield other wheels with verified code for all targets, the same minor release first."""
     current, requested = trial.resolve_with(), trial.settings.torch.version
-    # the newest known patch of the requested minor release, then of the nearest ones
     minor, releases = parse_major_minor(requested), trial.knowledge.releases
     same_minor = [releases[name] for name in releases if parse_major_minor(name) == minor]
     for release in (*same_minor, *list_nearest_releases(trial.knowledge, requested)):
@@ -339,8 +338,8 @@ def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
     resolutions = _resolve_each_target(trial)
     if len(resolutions) > 1 and all(resolutions.values()):
         first = next(filter(None, resolutions.values()))
-        hint = f"build for {' and '.join(resolutions)} in {len(resolutions)} profiles"
-        yield Suggestion(hint, first)
+        targets = " and ".join(resolutions)
+        yield Suggestion(f"build for {targets} in {len(resolutions)} profiles", first)
 
 
 def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
@@ -466,12 +465,12 @@ _TWO_CHANGES = tuple(
 
 def format_suggestions(settings: Settings, host: Host, knowledge: Knowledge) -> str:
     """Return all suggestions as one sentence, or an empty string if no change is known to help."""
-    hints = [suggestion.hint for suggestion in list_suggestions(settings, host, knowledge)]
+    hints = [one.hint for one in list_suggestions(settings, host, knowledge)]
     trial = WhatIf(settings, host, knowledge)
     # The user may have installed a Python or a toolkit since the host facts were pinned. A changed
     # setting that names a Python or a toolkit has it searched again; pinned facts are not updated
-    kinds = [suggest_toolkit_install, suggest_other_path_toolkits]
-    kinds += [suggest_pythons] if settings.python == "auto" else []
+    kinds = [suggest_toolkit_install, suggest_other_path_toolkits, suggest_pythons]
+    kinds = kinds if settings.python == "auto" else kinds[:2]
     if host.pinned and any(next(kind(trial), None) for kind in kinds):
         hints.append("if you have installed what is missing, run: doit doctor --accept")
     return "; or ".join(hints)

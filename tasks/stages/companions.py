@@ -149,11 +149,9 @@ def _resolve_triton(settings: Settings, choice: Resolution, knowledge: Knowledge
     name, torch, facts = "triton", f"torch {choice.torch}", knowledge.companions["triton"]
     package = facts.packages.get(choice.system, "")
     if not package:
-        message, hint = (
-            f"triton has no package for {choice.system}",
-            "remove triton from companions",
-        )
-        raise SettingsError(message, location="companions", hint="remove triton from companions")
+        message = f"triton has no package for {choice.system}"
+        hint = "remove triton from companions"
+        raise SettingsError(message, location="companions", hint=hint)
     specifier = find_companion_specifier(knowledge, choice.torch, name)
     if choice.system == "windows":
         # this package has post releases of its own: only major and minor version must match
