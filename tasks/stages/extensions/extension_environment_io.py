@@ -159,9 +159,8 @@ def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
         installer = PackageInstaller(deps.python, environments.find_uv(), job.log, folder)
         installer.install_locked(job.locked_requires)
         pins = deps.toolkit.pins if deps.toolkit else ()
-        options = InstallOptions(pins, options=() if job.isolated else ("--no-build-isolation",))
         purpose = f"install the build requirements of {job.name}"
-        installer.install_requirements(missing, options, purpose)
+        installer.install_requirements(missing, InstallOptions(pins), purpose)
         if (folder / "torch").exists():
             files.remove_owned(folder)
             raise TorchyardError(

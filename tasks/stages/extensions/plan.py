@@ -1,6 +1,5 @@
 """Plan the stages of extensions and companion packages from settings, resolution and facts."""
 
-import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -24,8 +23,7 @@ _FINGERPRINT_FIELDS = (
     *("kind", "location", "ref", "submodules", "sha256", "subdirectory", "imports", "env"),
     *("includes", "label"),
 )
-# Most extensions do not set these. They are in the fingerprint only if set, so that the
-# fingerprints of other extensions do not change.
+# These are in the fingerprint only if set: the fingerprints of other extensions do not change
 _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
@@ -34,10 +32,10 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
 
     Raises `SettingsError` for an unknown name and for a cycle.
     """
-    names_by_project = {extension_facts.normalize_project_name(name): name for name in after}
+    names = {extension_facts.normalize_project_name(name): name for name in after}
 
     def find_prerequisite(name: str, of: str) -> str:
-        if prerequisite := names_by_project.get(extension_facts.normalize_project_name(name)):
+        if prerequisite := names.get(extension_facts.normalize_project_name(name)):
             return prerequisite
         suggestion = format_did_you_mean(name, (one for one in after if one != of))
         raise SettingsError(
@@ -49,24 +47,18 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
     before = {
         name: tuple(find_prerequisite(one, name) for one in ones) for name, ones in after.items()
     }
-    names = list(after)
-    sorter = TopologicalSorter(before)
     try:
-        sorter.prepare()
+        TopologicalSorter(before).prepare()
     except CycleError as error:
         raise SettingsError(
-            f"extensions wait for each other: {' after '.join(error.args[1])}",
+            f"the order of the extensions is a cycle: {' after '.join(error.args[1])}",
             location=f"extensions ({error.args[1][0]}).after",
-            hint="remove one of these names from after",
+            hint="remove one of these names from the key after",
         ) from error
-    ready: list[int] = []
     done: dict[str, tuple[str, ...]] = {}
-    while sorter.is_active():
-        for free in sorter.get_ready():
-            heapq.heappush(ready, names.index(free))
-        name = names[heapq.heappop(ready)]
+    while waiting := [name for name in before if name not in done]:
+        name = next(name for name in waiting if done.keys() >= {*before[name]})
         done[name] = before[name]
-        sorter.done(name)
     return done
 
 
@@ -82,9 +74,8 @@ def plan_extensions(
     result = []
     for name, before in sort_by_prerequisites(after).items():
         if stage := stages.get(name):  # a companion package that came with torch has no stage
-            manifests = tuple(stages[one].outputs[0] for one in before if one in stages)
-            job, inputs = replace(stage.job, after=manifests), (*stage.inputs, *manifests)
-            result.append(replace(stage, job=job, inputs=inputs))
+            manifests = (stages[one].outputs[0] for one in before if one in stages)
+            result.append(replace(stage, inputs=(*stage.inputs, *manifests)))
     return tuple(result)
 
 
@@ -126,9 +117,8 @@ def _find_failure(
     if not fact or extension.patches or not is_known_source(extension, fact):
         return None
     failure = extension_facts.find_build_failure(fact, _build_combination(choice))
-    if failure and failure.status.startswith("unverified") is verified:
-        return None
-    return failure
+    is_requested = failure and failure.status.startswith("unverified") is not verified
+    return failure if is_requested else None
 
 
 def _plan_companions(
@@ -161,17 +151,15 @@ def _plan_companions(
             job = _build_job(extension, settings, layout, choice, source)
         else:
             continue
-        yield name, _build_stage(replace(job, why=companion.why), layout)
+        yield name, _build_stage(job, layout)
 
 
 def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
     is_wheel = job.kind == "wheel"
     step = f"fetch {job.name} for" if is_wheel else f"build {job.name} against"
     inputs = ("deps", "surface") if is_wheel else ("deps", "extension-env", "surface")
-    optional_inputs = {
-        name: convert_to_json(getattr(job, name)) for name in _OPTIONAL_FIELDS if getattr(job, name)
-    }
-    optional_inputs |= {"cuda": job.cuda} if job.cuda != "auto" else {}
+    fields = [*_FINGERPRINT_FIELDS, *(name for name in _OPTIONAL_FIELDS if getattr(job, name))]
+    fields += ["cuda"] if job.cuda != "auto" else []
     return Stage(
         name=f"extensions:{job.name}",
         kind="extensions",
@@ -180,8 +168,7 @@ def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
         fingerprint={
             "recipe": RECIPE,
             "targets": [str(arch) for arch in job.targets],
-            **{name: convert_to_json(getattr(job, name)) for name in _FINGERPRINT_FIELDS},
-            **optional_inputs,
+            **{name: convert_to_json(getattr(job, name)) for name in fields},
         },
         outputs=(job.manifest,),
         inputs=(
