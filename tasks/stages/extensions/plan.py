@@ -11,7 +11,7 @@ from tasks.core.model import Layout, Stage
 from tasks.core.resolution import Combination, Resolution
 from tasks.core.text_formatting import format_did_you_mean
 from tasks.knowledge import Knowledge, extension_facts
-from tasks.settings import compile_workers
+from tasks.settings.compile_workers import build_distribution_settings
 from tasks.settings.schema import Extension, Settings
 from tasks.settings.values import dump_section
 from tasks.stages.companions import resolve_companions
@@ -86,10 +86,7 @@ def plan_extension(
     choice: Resolution,
     knowledge: Knowledge,
 ) -> Stage:
-    """Return the stage of one extension.
-
-    Raises `SettingsError` if the extension is known not to build with this torch.
-    """
+    """Return the stage of one extension. Raises `SettingsError` if it is known not to build."""
     if failure := _find_failure(extension, choice, knowledge, verified=True):
         raise SettingsError(
             f"{extension.name} does not build with torch {choice.torch}: {failure.what}",
@@ -221,6 +218,7 @@ def _build_settings_job(
         kind, location = "path", str(layout.root / extension.path)
     else:
         kind, location = "sdist", extension.sdist or ""
+    build, manifest = settings.build, layout.compute_manifest_path
     return ExtensionJob(
         name=extension.name,
         kind=kind,
@@ -238,27 +236,25 @@ def _build_settings_job(
         system=choice.system,
         targets=choice.targets,
         label=choice.label,
-        jobs=None if settings.build.jobs == "auto" else settings.build.jobs,
-        jobs_exact=settings.build.jobs_exact,
+        jobs=None if build.jobs == "auto" else build.jobs,
+        jobs_exact=build.jobs_exact,
         knowledge=layout.config / "knowledge",
         pool=layout.jobserver,
         runs=layout.build / "records" / "extensions" / f"{extension.name}.jsonl",
         work=layout.build / "extensions" / extension.name,
         wheelhouse=layout.wheelhouse,
-        deps=layout.compute_manifest_path("deps"),
-        environment=layout.compute_manifest_path("extension-env"),
-        caching=layout.compute_manifest_path("cache-env"),
-        abi_manifest=layout.compute_manifest_path("surface"),
+        deps=manifest("deps"),
+        environment=manifest("extension-env"),
+        caching=manifest("cache-env"),
+        abi_manifest=manifest("surface"),
         abi_folder=layout.abi_fingerprints,
-        manifest=layout.compute_manifest_path(f"extensions:{extension.name}"),
+        manifest=manifest(f"extensions:{extension.name}"),
         log=layout.logs / f"extension-{extension.name}.log",
         patches=tuple(layout.root / patch for patch in extension.patches),
         requires=extension.requires,
         settings_entry=dump_section(extension, with_defaults=False),
-        cache_remote=settings.build.cache_remote or "",
-        workers=compile_workers.build_distribution_settings(
-            settings.build.distribute, settings.build.hosts, layout.build
-        ),
+        cache_remote=build.cache_remote or "",
+        workers=build_distribution_settings(build.distribute, build.hosts, layout.build),
     )
 
 
