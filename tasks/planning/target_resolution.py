@@ -138,19 +138,16 @@ _FALSE_VALUES = {"", "0", "OFF", "NO", "FALSE", "N"}
 
 def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
     """Raise `SettingsError` if USE_CUDA is on for a CPU build or off for a GPU build."""
-    # build.env takes precedence over build.flags
-    values = {"build.flags": build.flags.get(_USE_CUDA), "build.env": build.env.get(_USE_CUDA)}
-    assignments = [(section, value) for section, value in values.items() if value is not None]
-    if choice.strategy != "source" or not assignments:
+    values = {**build.flags, **build.env}  # build.env takes precedence
+    section = "build.env" if _USE_CUDA in build.env else "build.flags"
+    if choice.strategy != "source" or _USE_CUDA not in values:
         return
-    section, value = assignments[-1]
-    is_enabled = str(value).strip().upper() not in _FALSE_VALUES
+    is_enabled = str(values[_USE_CUDA]).strip().upper() not in _FALSE_VALUES
     if is_enabled == bool(choice.targets):
         return
-    if is_enabled:
-        message = "USE_CUDA is on, but this is a CPU build"
-        hint = "remove USE_CUDA, or set target.gpus to your GPUs"
-    else:
+    message = "USE_CUDA is on, but this is a CPU build"
+    hint = "remove USE_CUDA, or set target.gpus to your GPUs"
+    if not is_enabled:
         archs = ", ".join(map(str, choice.targets))
         message = f"USE_CUDA is off, but target.gpus requires code for {archs}"
         hint = "remove USE_CUDA; for a CPU build, set target.gpus: []"
@@ -194,12 +191,10 @@ def is_toolkit_obtainable(settings: Settings, host: Host, knowledge: Knowledge, 
     """Return True if the setting toolkit.provider can provide this CUDA release on the host."""
     provider = settings.toolkit.provider
     matching = [toolkit for toolkit in host.toolkits if toolkit.release == cuda]
-    match provider:
-        case "path":
-            return any(toolkit.asked for toolkit in matching)
-        case "system":
-            return bool(matching)
-    return (provider == "auto" and bool(matching)) or _is_on_pypi(knowledge, cuda)
+    if provider == "path":
+        return any(toolkit.asked for toolkit in matching)
+    is_installed = provider != "pypi" and bool(matching)
+    return is_installed or (provider != "system" and _is_on_pypi(knowledge, cuda))
 
 
 def _is_on_pypi(knowledge: Knowledge, cuda: str) -> bool:

@@ -34,7 +34,7 @@ _ARCH_SETTING = re.compile(r"^[^#]*(?:-gencode|compute_\{?\w|TORCH_CUDA_ARCH_LIS
 
 @dataclass(frozen=True)
 class Project:
-    """A `folder` with setup.py or pyproject.toml; `shown` is the path of setup.py in messages."""
+    """A `folder` with setup.py or pyproject.toml. `shown` is the path of setup.py in messages."""
 
     folder: Path
     shown: PurePath
@@ -115,20 +115,17 @@ def read_library_archs(
     The keys of `recorded` are the files of the wheel; `unpacked` is the folder with these files.
     Raises `BadArtifactError` if the code does not run on every target.
     """
-    archs: dict[str, tuple[str, ...]] = {}
-    cubins, ptx = set[Arch](), set[Arch]()
-    toolkit_version = deps.toolkit.version if deps.toolkit and job.kind != "wheel" else None
     reader = MachineCodeReader(deps.cuobjdump or "")
-    for name in wheel_archive_io.list_libraries(recorded):
-        code = reader.read_images(unpacked / name).code
-        if code.cubins or code.ptx:
-            _require_targets(job, name, code, toolkit_version)
-            cubins, ptx = cubins | code.cubins, ptx | code.ptx
-            archs[name] = code.names
-    if archs:
-        combined = MachineCode(frozenset(cubins), frozenset(ptx))
-        _require_targets(job, "the wheel", combined, toolkit_version)
-    return archs
+    libraries = wheel_archive_io.list_libraries(recorded)
+    codes = {name: reader.read_images(unpacked / name).code for name in libraries}
+    codes = {name: code for name, code in codes.items() if code.cubins or code.ptx}
+    cubins = (arch for code in codes.values() for arch in code.cubins)
+    ptx = (arch for code in codes.values() for arch in code.ptx)
+    combined = {"the wheel": MachineCode(frozenset(cubins), frozenset(ptx))} if codes else {}
+    toolkit_version = deps.toolkit.version if deps.toolkit and job.kind != "wheel" else None
+    for name, code in {**codes, **combined}.items():
+        _require_targets(job, name, code, toolkit_version)
+    return {name: code.names for name, code in codes.items()}
 
 
 def needs_device_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, str]) -> bool:

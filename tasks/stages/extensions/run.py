@@ -105,7 +105,7 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
         return (_report_unreachable(job, error.message),)
     wheel = fetched_path if job.kind == "wheel" else build_extension(job, deps, fetched_path)
     recorded = wheel_archive_io.verify_wheel(wheel, deps.python_version)
-    unpacked = Path(job.work) / "landing" / "unpacked"  # `verify_wheel` has checked the paths
+    unpacked = Path(job.work, "landing", "unpacked")  # `verify_wheel` has checked the paths
     files.remove_owned(unpacked)
     files.create_owned_folder(unpacked)
     with zipfile.ZipFile(wheel) as archive:
@@ -169,10 +169,7 @@ def _apply_known_settings(job: ExtensionJob) -> ExtensionJob:
 
 
 def _find_unreachable_reason(job: ExtensionJob) -> str:
-    """Return why the source cannot be fetched, "" if it can.
-
-    Returns "" for an index, which only a download can test. Offline, no host is contacted.
-    """
+    """Return why the source cannot be fetched, or "" if it can or only a download can tell."""
     if job.kind not in {"git", "path"}:
         return ""
     url = apply_mirror(job.location, job.mirrors)
