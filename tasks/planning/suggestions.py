@@ -200,8 +200,8 @@ def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> 
 
 def _list_provider_changes(trial: WhatIf, keys: dict[str, str], other: str) -> list[dict[str, str]]:
     """Return `keys`, then `keys` with the provider `other` if that finds more toolkits."""
-    is_current_enough = trial.settings.toolkit.provider in {"auto", other}
-    return [keys] if is_current_enough else [keys, {**keys, "provider": other}]
+    is_enough = trial.settings.toolkit.provider in {"auto", other}
+    return [keys] if is_enough else [keys, {**keys, "provider": other}]
 
 
 def _format_assignments(keys: Mapping[str, str | None], section: str = "toolkit") -> str:
@@ -212,21 +212,19 @@ def _format_assignments(keys: Mapping[str, str | None], section: str = "toolkit"
     )
 
 
-_AUTO_TOOLKIT = {"version": "auto"}
-
-
 def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield torch releases that work: verified wheels first, newer releases before older ones."""
     settings = trial.settings
     torch = settings.torch
     if torch.strategy == "existing" or torch.index != "auto" or find_source_reason(settings):
         return
-    keeps_toolkit = settings.toolkit.version == "auto" or trial.resolve_with(toolkit=_AUTO_TOOLKIT)
+    auto = {"version": "auto"}
+    keeps_toolkit = settings.toolkit.version == "auto" or trial.resolve_with(toolkit=auto)
     # Suggest a source build, which takes hours, only if the settings request one
     strategy = "source" if torch.strategy == "source" else "prebuilt"
     unverified = []
     releases = list_nearest_releases(trial.knowledge, torch.version)
-    for release, toolkit_keys in product(releases, ({},) if keeps_toolkit else ({}, _AUTO_TOOLKIT)):
+    for release, toolkit_keys in product(releases, [{}] if keeps_toolkit else [{}, auto]):
         resolution = trial.resolve_with(torch={"version": release.patch}, toolkit=toolkit_keys)
         if resolution and resolution.strategy == strategy:
             cuda = f"with CUDA {resolution.cuda}" if resolution.cuda else "for the CPU"
@@ -348,7 +346,7 @@ def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
     A target is possible if a build for this target alone can be resolved.
     """
     resolutions = _resolve_each_target(trial)
-    possible = {name: resolution for name, resolution in resolutions.items() if resolution}
+    possible = {name: one for name, one in resolutions.items() if one}
     newest = max(possible, key=lambda name: possible[name].targets, default="")
     for targets in (tuple(possible), (newest,)):
         if not possible or len(targets) == len(resolutions):
@@ -384,8 +382,8 @@ def suggest_combined_changes(trial: WhatIf) -> Iterator[Suggestion]:
     builds = []
 
     def compute_size(change: CombinedChange) -> tuple[int, bool]:
-        count = len(change.torch) + len(change.toolkit) + bool(change.python)
-        return count, bool(change.cuda)
+        settings = len(change.torch) + len(change.toolkit) + bool(change.python)
+        return settings, bool(change.cuda)
 
     for change in sorted(_list_changes(trial), key=compute_size):
         suggestion = _try_change(trial, change)
@@ -404,11 +402,9 @@ def _has_any_support(trial: WhatIf) -> bool:
         has_toolkit = bool(list_capable_toolkits(knowledge, targets))
     except TorchyardError:
         return False
-    return has_toolkit or any(
-        not torch_releases.list_uncovered_archs(knowledge, wheel, targets)
-        for release in knowledge.releases.values()
-        for wheel in release.wheels
-    )
+    wheels = (wheel for release in knowledge.releases.values() for wheel in release.wheels)
+    uncovered = (torch_releases.list_uncovered_archs(knowledge, wheel, targets) for wheel in wheels)
+    return has_toolkit or not all(uncovered)
 
 
 def _list_changes(trial: WhatIf) -> Iterator[CombinedChange]:

@@ -141,7 +141,12 @@ def resolve_environments(
     environment has reasons.
     """
     common, folders = _build_common_variables(job, deps), _list_path_folders(job, deps)
-    values = {**common, **_build_extension_variables(job, deps)}
+    # Torch's build does not get CUDAARCHS, the default of CMAKE_CUDA_ARCHITECTURES: PyTorch ignores
+    # it, but CMake's earlier compiler check fails for an arch that the toolkit does not know
+    lists = {"TORCH_CUDA_ARCH_LIST": job.arch_lists.extensions, "CUDAARCHS": job.arch_lists.cmake}
+    has_lists = _find_used_toolkit(job, deps) is not None
+    archs = {name: value for name, value in lists.items() if value and has_lists}
+    values = {**common, **archs, **_select_msvc_flags(job, deps, extension=True)}
     extension = create_environment(job, values, folders, _UNSET_REASONS)
     if job.strategy != "source":
         return _add_reasons(deps, extension, {}), extension
@@ -222,20 +227,6 @@ def _build_common_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
         # CMake writes CUDACXX into generated files, in which a backslash is an escape character
         variables |= {"CUDA_HOME": str(home), "CUDA_PATH": str(home), "CUDACXX": nvcc.as_posix()}
     return variables
-
-
-def _build_extension_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
-    """Return the variables with arch lists, and on Windows compiler options, for extensions.
-
-    Torch's build does not get CUDAARCHS, the default of CMAKE_CUDA_ARCHITECTURES. PyTorch ignores
-    the value, but CMake's earlier compiler check fails for an arch that the toolkit does not know.
-    """
-    if not _find_used_toolkit(job, deps):
-        return {}
-    archs = job.arch_lists
-    variables = {"TORCH_CUDA_ARCH_LIST": archs.extensions, "CUDAARCHS": archs.cmake}
-    arch_variables = {name: value for name, value in variables.items() if value}
-    return {**arch_variables, **_select_msvc_flags(job, deps, extension=True)}
 
 
 def _build_source_variables(

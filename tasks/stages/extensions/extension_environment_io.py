@@ -177,8 +177,7 @@ def _install_runtime_requirements(
     installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
     if deps.overlay is None:
         installer.install_locked(job.locked)
-    missing = _find_missing(requirements, deps, None)
-    names = ", ".join(missing)
+    names = ", ".join(missing := _find_missing(requirements, deps, None))
     if missing and deps.overlay is not None:
         print_warning(f"{job.name} requires {names}: install this for {deps.python}")
     elif missing:
@@ -223,9 +222,8 @@ def install_extension(
 
 def _require_import(job: ExtensionJob, deps: DepsManifest, unpacked: Path) -> None:
     """Import the modules from the unpacked wheel, before the installed wheel is replaced."""
-    if not job.imports:
+    if not (modules := ", ".join(job.imports)):
         return
-    modules = ", ".join(job.imports)
     show_progress(f"importing {modules}")
     env = dict(read_extension_environment(job))
     folders = map(str, (unpacked, *unpacked.glob("*.data/p*lib")))

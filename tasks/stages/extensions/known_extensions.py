@@ -42,13 +42,6 @@ def find_extension_fact(
     return labelled if labelled in same_source or not same_source else same_source[0]
 
 
-def is_known_source(extension: Extension, fact: extension_facts.ExtensionFact) -> bool:
-    """Return True if the extension is built from the source that the facts describe."""
-    is_same_commit = (extension.git, extension.ref) == (fact.git, fact.ref)
-    is_same_sdist = extension.sdist == fact.sdist
-    return bool((fact.git and is_same_commit) or (fact.sdist and is_same_sdist))
-
-
 def apply_known_facts(
     job: ExtensionJob, name: str, reads: Collection[str], knowledge: Knowledge
 ) -> ExtensionJob:

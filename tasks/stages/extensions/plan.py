@@ -15,7 +15,7 @@ from tasks.settings.compile_workers import build_distribution_settings
 from tasks.settings.schema import Extension, Settings
 from tasks.settings.values import dump_section
 from tasks.stages.companions import resolve_companions
-from tasks.stages.extensions.known_extensions import find_extension_fact, is_known_source
+from tasks.stages.extensions.known_extensions import find_extension_fact
 from tasks.stages.extensions.model import ExtensionJob
 
 RECIPE = 2
@@ -111,7 +111,10 @@ def _find_failure(
 ) -> extension_facts.BuildFailure | None:
     """Return the known build failure with this torch, None if unknown or the source is patched."""
     fact = find_extension_fact(extension, knowledge)
-    if not fact or extension.patches or not is_known_source(extension, fact):
+    if not fact or extension.patches:
+        return None
+    is_same_commit = fact.git and (extension.git, extension.ref) == (fact.git, fact.ref)
+    if not is_same_commit and not (fact.sdist and extension.sdist == fact.sdist):
         return None
     failure = extension_facts.find_build_failure(fact, _build_combination(choice))
     is_requested = failure and failure.status.startswith("unverified") is not verified
