@@ -101,7 +101,6 @@ def _require_consistent_torch(settings: Settings, choice: Resolution) -> None:
 def _explain_absent_stages(
     settings: Settings, choice: Resolution, stages: list[Stage]
 ) -> dict[str, str]:
-    """Return the reason for each stage kind that this plan does not have."""
     absent = {}
     if choice.strategy != "source":
         absent = dict.fromkeys(("source", "compile"), f"strategy {choice.strategy} builds no torch")

@@ -139,7 +139,6 @@ class _TorchCandidate:
 
 
 def _find_existing_torch(python: Interpreter) -> _TorchCandidate:
-    """Return the torch installed for this interpreter. Raises `SettingsError` if none exists."""
     if torch := python.torch:
         why = f"torch {torch.version} in {python.path}"
         return _TorchCandidate(why, torch.version, torch.cuda)
@@ -154,7 +153,7 @@ def _find_existing_torch(python: Interpreter) -> _TorchCandidate:
 def _find_prebuilt_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
 ) -> _TorchCandidate:
-    """Return the wheel in torch.index, or the official one. Raises `UnsatisfiableError` if none."""
+    """Return the wheel from torch.index or the official wheel. Raises `UnsatisfiableError`."""
     version, index = settings.torch.version, settings.torch.index
     requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
     if index != "auto":

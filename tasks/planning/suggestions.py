@@ -46,7 +46,7 @@ class WhatIf:
     def resolve_with(
         self, host: Host | None = None, **sections: Mapping[str, Any]
     ) -> Resolution | None:
-        """Return the resolution with changed keys or another host, None if that does not work.
+        """Return the resolution with changed keys or another host, or None if it fails.
 
         A source build works only with the requested toolkit or one that PyTorch publishes with.
         """
@@ -121,7 +121,7 @@ def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """For provider path, yield a torch for the toolkit in toolkit.path, then other toolkits."""
+    """Yield a torch for the toolkit in toolkit.path, then other toolkits for toolkit.path."""
     if trial.settings.toolkit.provider != "path":
         return
     for kit in (kit for kit in trial.host.toolkits if kit.asked):
@@ -136,7 +136,7 @@ def suggest_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """For provider path, yield other toolkits. Suggest a source build only if no wheel works."""
+    """Yield other toolkits for toolkit.path. Suggest a source build only if no wheel works."""
     if trial.settings.toolkit.provider != "path":
         return
     fitting = {
@@ -174,7 +174,7 @@ def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
 def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: Mapping[str, str], choice: Resolution
 ) -> str:
-    """Return the text that suggests toolkit.path instead, "" if the resolution would differ."""
+    """Return a text that suggests toolkit.path, or "" if that leads to another resolution."""
     path_host = _add_host_toolkit(trial.host, cuda, chosen=True)
     expected = (choice.strategy, choice.torch, choice.cuda, choice.toolkit.version)
     path_keys = {**keys, "provider": trial.settings.toolkit.provider, "path": _ANY_FOLDER}
@@ -199,7 +199,7 @@ def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> 
 
 
 def _list_provider_changes(trial: WhatIf, keys: dict[str, str], other: str) -> list[dict[str, str]]:
-    """Return `keys`, then `keys` with the provider `other` if that finds more toolkits."""
+    """Return `keys`, and `keys` with the provider `other` if that provider finds more toolkits."""
     is_enough = trial.settings.toolkit.provider in {"auto", other}
     return [keys] if is_enough else [keys, {**keys, "provider": other}]
 
@@ -332,7 +332,7 @@ def _list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
 
 
 def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield a suggestion to use one profile for each target, if each target works separately."""
+    """Suggest one profile for each target, if a build for each single target can be resolved."""
     resolutions = _resolve_each_target(trial)
     if len(resolutions) > 1 and all(resolutions.values()):
         first = next(filter(None, resolutions.values()))
@@ -358,14 +358,14 @@ def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def _resolve_each_target(trial: WhatIf) -> dict[str, Resolution | None]:
-    """Return the resolution for each target separately, None for a target that fails."""
+    """Return a resolution for each single target, or None if the target cannot be resolved."""
     requested = trial.settings.target.gpus
     gpus = requested if requested != "auto" else {gpu.capability for gpu in trial.host.gpus}
     return {name: trial.resolve_with(target={"gpus": (name,)}) for name in sorted(gpus)}
 
 
 class CombinedChange(NamedTuple):
-    """Changed keys of the sections torch and toolkit, and versions to install ("" for none)."""
+    """The changed keys of two sections, and versions of Python and CUDA to install ("": none)."""
 
     torch: dict[str, str]
     toolkit: dict[str, str]

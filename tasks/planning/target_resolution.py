@@ -84,7 +84,10 @@ def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resol
 def _require_extension_arch(
     settings: Settings, knowledge: Knowledge, choice: Resolution, arch: Arch
 ) -> None:
-    """Require that torch builds extensions for `arch`. `UnsatisfiableError` means another would."""
+    """Require that torch builds extensions for `arch`.
+
+    Raises `UnsatisfiableError` if another torch does, `SettingsError` if none does.
+    """
     is_supported = machine_code_rules.is_extension_arch_supported
     try:
         arch_lists.format_extension_archs(knowledge, choice.torch, [arch])
@@ -225,7 +228,6 @@ def _resolve_path_toolkit(
 
 
 def _require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
-    """Raise `UnsatisfiableError` if the toolkit cannot compile for a target."""
     try:
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:

@@ -78,7 +78,7 @@ _UNUSED_EXTENSION_KEYS = {
 def list_unused_setting_warnings(
     loaded: LoadedSettings, host: Host, choice: Resolution
 ) -> Iterator[str]:
-    """Yield a warning for each reason why keys are unused. Matrix entries are not checked."""
+    """Yield a warning for each reason why settings are unused. Matrix entries are not checked."""
     if "@" in loaded.profile:
         return
     for keys, reason in _list_unused_keys(loaded.settings, host, choice):

@@ -66,7 +66,7 @@ def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
 
 
 def list_optional_launchers(job: EnvJob) -> tuple[str, ...]:
-    """Return the launcher variables that the user did not set. A build folder may lack these."""
+    """Return the launcher variables that the user did not set."""
     if job.caching not in {"auto", "off"}:
         return ()
     return tuple(name for name in LAUNCHER_VARIABLES if name not in {*job.variables, *job.flags})

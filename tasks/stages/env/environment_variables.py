@@ -190,7 +190,7 @@ def resolve_runtime_environment(job: EnvJob, deps: DepsManifest) -> Environment:
 def _add_reasons(
     deps: DepsManifest, environment: Environment, explicit: Mapping[str, str]
 ) -> Environment:
-    """Return the environment with the reason for each variable; `explicit` reasons come first."""
+    """Return the environment with reasons. Reasons in `explicit` replace the general ones."""
     captured = {name.upper(): deps.msvc.by for name in deps.msvc.set} if deps.msvc else {}
     explicit = {**captured, **explicit}
     reasons = {
@@ -279,7 +279,7 @@ def create_environment(
     prepend: Mapping[str, tuple[str, ...]],
     leaks: Iterable[str],
 ) -> Environment:
-    """Return the environment with these values. The names in `leaks` are unset if they have none.
+    """Return the environment with `values`. Other variables in `leaks` are unset.
 
     On Windows an empty value counts as unset, as in cmd and PowerShell.
     """

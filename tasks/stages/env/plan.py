@@ -79,7 +79,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
 
 
 def _require_writable_variables(settings: Settings, system: System) -> None:
-    """Raise `SettingsError` for a variable that a shell cannot assign, or that is set twice.
+    """Raise `SettingsError` for a variable that is set twice or that a shell cannot assign.
 
     Windows ignores the case of variable names.
     """

@@ -157,7 +157,7 @@ def build_missing_code_error(job: ExtensionJob) -> BadArtifactError:
 
 
 def _list_code_hints(job: ExtensionJob, project: Project) -> Iterable[str]:
-    """Yield hints to get the .cu files compiled, the most likely first."""
+    """Yield hints how to compile the .cu files, the most likely hint first."""
     place, forced = f"extensions ({job.name})", job.env.get("FORCE_CUDA")
     cuda_variables = [
         name for name in project.variables if "CUDA" in name and name not in _NO_CUDA_SWITCHES
@@ -213,7 +213,7 @@ def parse_nvcc_archs(command: str) -> MachineCode | None:
 
 @dataclass
 class ArchGuard:
-    """A check that each nvcc command compiles for all targets. If not, `stop` and `error` are set.
+    """A check that nvcc compiles for all targets. If it does not, `stop` and `error` are set.
 
     `maker` is the version of the CUDA toolkit that compiles, or None if unknown.
     """
@@ -254,7 +254,6 @@ class ArchGuard:
 
 
 def _list_arch_hints(job: ExtensionJob, project: Project) -> Iterator[str]:
-    """Yield hints to make setup.py compile for the targets."""
     place = f"extensions ({job.name})"
     digits = ";".join(f"{arch.major}{arch.minor}" for arch in job.targets)
     for name in (name for name in project.variables if "ARCH" in name):

@@ -99,7 +99,7 @@ def compute_job_count(
 
 
 def find_job_limit(job: ExtensionJob) -> int | None:
-    """Return the highest job count in the extension's env, else build.jobs (None for `auto`)."""
+    """Return the highest job count in the extension's env, or else `job.jobs`."""
     return max(_read_job_numbers(job).values(), default=job.jobs)
 
 
@@ -121,12 +121,12 @@ def _read_job_numbers(job: ExtensionJob) -> dict[str, int]:
 
 
 def locate_forced_header(job: ExtensionJob) -> Path:
-    """Return the path of the header that every source file includes. It may not exist."""
+    """Return the path of the header that includes all headers of `job.includes`."""
     return Path(job.work, "forced.h")
 
 
 def format_forced_header(includes: Sequence[str]) -> str:
-    """Return the text of that header. For C, a C++ header has its C name or is omitted."""
+    """Return the text of a header that includes others. In C, it includes only the C headers."""
     in_c = [f"{name[1:]}.h" if name in _C_HEADERS else name for name in includes]
     lines = ["#ifdef __cplusplus", *(f"#include <{name}>" for name in includes), "#else"]
     lines += [f"#include <{name}>" for name in in_c if name.endswith(".h")]
@@ -139,7 +139,7 @@ _INSTALL_LOCK = threading.Lock()
 
 
 def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
-    """Write the header of `includes`, and install the extension's build requirements.
+    """Write the header that all source files include, and install the build requirements.
 
     Only one extension installs at a time. Each extension has a separate folder, because extensions
     that build in parallel may need different versions of a package.
@@ -159,7 +159,8 @@ def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
         installer.install_locked(job.locked_requires)
         pins = deps.toolkit.pins if deps.toolkit else ()
         purpose = f"install the build requirements of {job.name}"
-        installer.install_requirements(missing, InstallOptions(pins), purpose)
+        options = InstallOptions(pins, options=() if job.isolated else ("--no-build-isolation",))
+        installer.install_requirements(missing, options, purpose)
         if (folder / "torch").exists():
             files.remove_owned(folder)
             raise TorchyardError(

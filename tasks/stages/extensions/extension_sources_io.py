@@ -104,8 +104,8 @@ def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[s
     files.remove_owned(tree)
     match job.kind:
         case "wheel":
-            wanted = resolve_wheel_requirement(job)
-            request = DownloadRequest(deps.python, *wanted, work / "wheel", job.log)
+            requirement, index = resolve_wheel_requirement(job)
+            request = DownloadRequest(deps.python, requirement, index, work / "wheel", job.log)
             wheel = package_installer.download_distribution(request)
             artifact = files.read_artifact(wheel)
             wheelhouse_io.require_locked_digest(artifact, job.locked_sha256, job.name)
@@ -146,7 +146,7 @@ def describe_source(job: ExtensionJob, source: Mapping[str, str]) -> SourceInfo:
 
 
 def format_edits_suffix(job: ExtensionJob, source: Mapping[str, str]) -> str:
-    """Return `.d` and six hex digits of a digest of the source's edits and patches, "" without any.
+    """Return `.d` and six hex digits of a digest of edits and patches, or "" if there are none.
 
     A folder that is not a clean git checkout counts as edited.
     """

@@ -21,10 +21,11 @@ class ExtensionJob:
 
     `known` is the extension's name in extensions.yaml, "" if unknown before the source is fetched.
     `combination` selects the facts in that file. `cuda` says whether the libraries must contain
-    device code. `requires` are packages that are installed before the build. The headers in
-    `includes` are included in every source file. `nvcc` has additional options of nvcc. Every
-    library with device code must run on all `targets`. `label` has CUDA and the archs, as in the
-    name of a wheel. `caching` is not an input of the stage, since it does not change the result.
+    device code. `requires` are packages that are installed before the build, each built in
+    isolation if `isolated` is True. The headers in `includes` are included in every source file.
+    `nvcc` has additional options of nvcc. Every library with device code must run on all `targets`.
+    `label` has CUDA and the archs, as in the name of a wheel. `caching` is not an input of the
+    stage, since it does not change the result.
 
     `jobs` is the maximum number of parallel compilers, None to compute it from cores and memory.
     `jobs_exact` disables the memory limit. `own_jobs` is True if setup.py chooses a job count by
@@ -75,6 +76,7 @@ class ExtensionJob:
     combination: Combination | None = None
     own_jobs: bool = False
     compiler_mib: int = 0
+    isolated: bool = True
     settings_entry: Mapping[str, Json] = field(default_factory=dict)
     cache_remote: str = ""
     workers: DistributionSettings = field(default_factory=DistributionSettings)
@@ -95,7 +97,7 @@ class ExtensionJob:
 
     @property
     def original(self) -> PurePath:
-        """Return the folder in which the user can edit a source file: the copy if it is patched."""
+        """Return the folder in which the user can edit the source, the copy if it is patched."""
         if self.patches:
             return self.tree
         return {"path": PurePath(self.location), "git": self.clone}.get(self.kind, self.tree)

@@ -28,7 +28,7 @@ _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the names in build order, each with its prerequisites, as spelled in keys of `after`.
+    """Return the names in build order, each with its prerequisites in the spelling of the keys.
 
     Raises `SettingsError` for an unknown name and for a cycle.
     """
@@ -213,7 +213,7 @@ def _build_job(
 def _build_settings_job(
     extension: Extension, settings: Settings, layout: Layout, choice: Resolution
 ) -> ExtensionJob:
-    """Return the job with the settings only, without known facts."""
+    """Return the job according to the settings, without known facts."""
     kind: Literal["git", "path", "sdist"]
     if extension.git:
         kind, location = "git", extension.git
@@ -262,7 +262,7 @@ def _build_settings_job(
 
 
 def _build_combination(choice: Resolution) -> Combination:
-    """Return the versions, targets and system by which facts about extensions are selected."""
+    """Return the combination that selects the facts about extensions."""
     return Combination(
         system=choice.system,
         cuda=(choice.toolkit.version or choice.cuda) if choice.targets else None,

@@ -38,7 +38,7 @@ def describe_build_inputs(
     source: Mapping[str, str],
     surface: AbiFingerprint,
 ) -> build_inputs.BuildInputs:
-    """Return the build inputs of the wheel. `fetch_source` returns `source`."""
+    """Return the build inputs of the wheel. `source` is a result of `fetch_source`."""
     name, version, _, _ = parse_wheel_filename(wheel.name)
     epoch = job.env.get("SOURCE_DATE_EPOCH", "")
     date = max(extension_sources_io.read_commit_date(job), build_inputs.EARLIEST_TIMESTAMP)
@@ -155,7 +155,6 @@ def format_local_label(job: ExtensionJob, surface: AbiFingerprint, *, has_code: 
 
 
 def _apply_known_settings(job: ExtensionJob) -> ExtensionJob:
-    """Return the job with the known build settings of the fetched source, and print them."""
     if job.kind == "wheel":
         return job
     project = extension_code_io.locate_project(job)
