@@ -33,9 +33,7 @@ from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
 from tasks.knowledge.minimum_versions import find_too_old_versions
 from tasks.knowledge.package_managers import format_install_hint
 from tasks.knowledge.versions import format_major_minor, parse_major_minor
-from tasks.planning.resolve import resolve_without_suggestions
-from tasks.planning.suggestions import format_suggestions
-from tasks.planning.what_if import WhatIf, is_known_bad
+from tasks.planning.suggestions import WhatIf, format_suggestions, is_known_bad
 
 if TYPE_CHECKING:
     from tasks.core.model import Gpu
@@ -136,9 +134,7 @@ def _check_targets(nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult
     other_targets = {Arch.parse_capability(gpu.capability) for gpu in unsupported}
     combined = tuple(map(str, sorted({*choice.targets, *other_targets})))
     setting = ", ".join(f'"{arch}"' for arch in combined)
-    what_if = WhatIf(
-        profile.loaded.settings, profile.host, profile.knowledge, resolve_without_suggestions
-    )
+    what_if = WhatIf(profile.loaded.settings, profile.host, profile.knowledge)
     if what_if.resolve_with(target={"gpus": combined}) is None:
         hint = f"no known torch and CUDA support all of {setting}: use another profile"
     else:
@@ -337,9 +333,7 @@ def _build_known_bad_result(
         return CheckResult("known-bad", "ok", finding.id, message, known=finding.id)
     level, hint = _LEVELS[finding.level], finding.fix
     if level == "problem" and is_known_bad(knowledge, profile.choice, profile.host):
-        suggestions = format_suggestions(
-            profile.loaded.settings, profile.host, knowledge, resolve_without_suggestions
-        )
+        suggestions = format_suggestions(profile.loaded.settings, profile.host, knowledge)
         hint += f"\nfor this profile: {suggestions}" if suggestions else ""
     return CheckResult("known-bad", level, finding.id, finding.message, hint, finding.id)
 

@@ -16,7 +16,6 @@ from tasks.knowledge.cuda_toolkits import (
     find_toolkit,
     list_capable_toolkits,
 )
-from tasks.planning.resolve import resolve_without_suggestions
 from tasks.planning.suggestions import format_wheel_alternatives
 from tasks.system.hardware import capacity, operating_system
 
@@ -74,7 +73,7 @@ def build_profile_placeholders(
 def suggest_other_torch(profile: Profile) -> str:
     """Suggest settings that planning accepts, for a torch wheel without code for a target GPU."""
     settings, host, knowledge = profile.loaded.settings, profile.host, profile.knowledge
-    return format_wheel_alternatives(settings, host, knowledge, resolve_without_suggestions) or (
+    return format_wheel_alternatives(settings, host, knowledge) or (
         "set torch.index or torch.version to a wheel with code for that GPU, or remove the GPU "
         "from target.gpus"
     )

@@ -1,13 +1,14 @@
-"""Make the plan of a profile from settings, host and knowledge. The stages of each strategy:
+"""Make the plan of a profile from settings, host and knowledge.
+
+Each strategy has these stages:
 
 prebuilt   deps ─► env ─► wheel ─► extensions ─► validate
 source     deps ─► source ─► env ─► compile ─► wheel ─► extensions ─► validate
 existing   deps ─► env ─► wheel (records) ─► extensions ─► validate
 
-With install.into, install comes after the extensions.
+With install.into set, the `install` stage comes after the extensions.
 """
 
-from collections.abc import Sequence
 from pathlib import PurePath
 
 from msgspec import structs
@@ -17,7 +18,7 @@ from tasks.core.model import STAGE_VERBS, Host, Layout, Plan, Stage
 from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
 from tasks.knowledge.mirrors import collect_mirror_replacements
-from tasks.planning.resolve import resolve_settings
+from tasks.planning.resolve import is_partial_build, resolve_settings
 from tasks.settings.schema import Settings
 from tasks.stages.compile.plan import plan as plan_compile
 from tasks.stages.deps.plan import plan as plan_deps
@@ -41,10 +42,20 @@ def make_plan(
     settings = add_mirrors(complete_extensions(settings, knowledge), knowledge)
     resolution = resolve_settings(settings, host, knowledge)
     _require_consistent_torch(settings, resolution)
-    stages = tuple(_plan_stages(settings, layout, resolution, knowledge))
+    is_source = resolution.strategy == "source"
+    stages = [plan_deps(settings, layout, resolution, knowledge)]
+    stages += [plan_source(settings, layout, resolution)] if is_source else []
+    stages.append(plan_env(settings, layout, resolution, knowledge))
+    stages += [plan_compile(settings, layout, resolution)] if is_source else []
+    if not is_partial_build(settings, resolution.strategy):
+        stages.append(plan_wheel(settings, layout, resolution, knowledge))
+        stages += plan_extensions(settings, layout, resolution, knowledge)
+        if settings.install.into:
+            sizes = knowledge.package_sizes
+            stages.append(plan_install(settings, layout, resolution, stages, sizes))
     plan = Plan(
-        stages=stages,
-        validate=plan_validate(settings, layout, resolution, stages),
+        stages=tuple(stages),
+        validate=plan_validate(settings, layout, resolution, tuple(stages)),
         headline=tuple(_build_headline(settings, layout, resolution, stages)),
         absent=_explain_absent_stages(settings, resolution, stages),
         warnings=tuple(extension_warnings(settings, resolution, knowledge)),
@@ -68,15 +79,15 @@ def build_layout(root: PurePath, profile: str, settings: Settings) -> Layout:
 def _require_consistent_torch(settings: Settings, choice: Resolution) -> None:
     """Raise `SettingsError` for a setting that does not fit the strategy or the build backend."""
     is_library = choice.strategy == "source" and settings.build.backend == "cmake"
-    extension_names = [extension.name for extension in settings.extensions]
-    names_by_key = {"extensions": extension_names, "companions": settings.companions}
-    for key, names in names_by_key.items():
-        if is_library and names:
-            raise SettingsError(
-                f"backend cmake builds no torch for Python, which {names[0]} needs",
-                location=key,
-                hint=f"remove the {key}, or choose another build.backend",
-            )
+    names = [(item.name, "extensions") for item in settings.extensions]
+    names += [(name, "companions") for name in settings.companions]
+    if is_library and names:
+        name, key = names[0]
+        raise SettingsError(
+            f"backend cmake builds no torch for Python, which {name} needs",
+            location=key,
+            hint=f"remove the {key}, or choose another build.backend",
+        )
     if settings.torch.local and choice.strategy != "prebuilt":
         raise SettingsError(
             "torch.local selects a wheel of a package index, but this torch is "
@@ -87,28 +98,9 @@ def _require_consistent_torch(settings: Settings, choice: Resolution) -> None:
         )
 
 
-def _plan_stages(
-    settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge
-) -> list[Stage]:
-    stages = [plan_deps(settings, layout, choice, knowledge)]
-    if choice.strategy == "source":
-        stages.append(plan_source(settings, layout, choice))
-    stages.append(plan_env(settings, layout, choice, knowledge))
-    if choice.strategy == "source":
-        stages.append(plan_compile(settings, layout, choice))
-    if settings.build.target and choice.strategy == "source":
-        return stages  # a build of one CMake target makes no wheel
-    stages.append(plan_wheel(settings, layout, choice, knowledge))
-    stages += plan_extensions(settings, layout, choice, knowledge)
-    if settings.install.into:
-        stages.append(plan_install(settings, layout, choice, stages, knowledge.package_sizes))
-    return stages
-
-
 def _explain_absent_stages(
-    settings: Settings, choice: Resolution, stages: Sequence[Stage]
+    settings: Settings, choice: Resolution, stages: list[Stage]
 ) -> dict[str, str]:
-    """Return the reason for each stage kind that this plan does not have."""
     absent = {}
     if choice.strategy != "source":
         absent = dict.fromkeys(("source", "compile"), f"strategy {choice.strategy} builds no torch")
@@ -125,7 +117,7 @@ def _explain_absent_stages(
 
 
 def _build_headline(
-    settings: Settings, layout: Layout, choice: Resolution, stages: tuple[Stage, ...]
+    settings: Settings, layout: Layout, choice: Resolution, stages: list[Stage]
 ) -> list[tuple[str, str]]:
     archs = ", ".join(f"{arch} ({arch.sm})" for arch in choice.targets) or "CPU"
     cuda = f"CUDA {choice.cuda}" if choice.cuda else "CPU"
@@ -135,7 +127,8 @@ def _build_headline(
         ("target", f"{archs}: {choice.targets_why}"),
         ("torch", f"{choice.torch} ({cuda})"),
     ]
-    for source in (stage.job for stage in stages if stage.kind == "source"):
+    jobs = {stage.kind: stage.job for stage in stages}
+    if source := jobs.get("source"):
         ref = f" at {source.ref}" if source.kind == "git" else ""
         count = len(source.patches)
         patches = f", with {count} patch{'es' * (count > 1)}" if count else ""
@@ -143,10 +136,5 @@ def _build_headline(
     lines += [
         ("toolkit", choice.toolkit.reason),
         ("into", f"{layout.build}, wheels in {layout.wheelhouse}"),
-        *(
-            ("install into", str(settings.install.into))
-            for stage in stages
-            if stage.kind == "install"
-        ),
     ]
-    return lines
+    return [*lines, ("install into", str(settings.install.into))] if "install" in jobs else lines

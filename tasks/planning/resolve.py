@@ -1,17 +1,18 @@
-"""Resolve settings, host and knowledge to a `Resolution`: targets, strategy and toolkit."""
+"""Resolve settings, host and knowledge to a `Resolution`: targets, strategy, torch and toolkit."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tasks.core.errors import SettingsError
-from tasks.core.model import Host, Strategy
+from tasks.core.errors import KnowledgeError, SettingsError, redact_secrets
+from tasks.core.model import Arch, Host, Interpreter, Strategy
 from tasks.core.resolution import Resolution, ToolkitResolution, UnsatisfiableError
-from tasks.knowledge import Knowledge
-from tasks.planning import torch_candidates
+from tasks.knowledge import Knowledge, cuda_toolkits, torch_releases
+from tasks.knowledge.versions import find_release_channel, format_published_version
 from tasks.planning.target_resolution import (
+    convert_errors,
     find_targets,
+    is_toolkit_obtainable,
     require_arch_support,
     require_consistent_use_cuda,
-    require_toolkit_targets,
     resolve_toolkit,
 )
 from tasks.settings.schema import Settings
@@ -25,8 +26,7 @@ def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Re
     except UnsatisfiableError as error:
         from tasks.planning.suggestions import format_suggestions  # noqa: PLC0415 - rarely needed
 
-        hint = format_suggestions(settings, host, knowledge, resolve_without_suggestions)
-        error.hint = hint or error.hint
+        error.hint = format_suggestions(settings, host, knowledge) or error.hint
         raise
 
 
@@ -35,11 +35,11 @@ def resolve_without_suggestions(settings: Settings, host: Host, knowledge: Knowl
     strategy = settings.torch.strategy
     if strategy != "auto":
         return resolve_strategy(strategy, settings, host, knowledge)
-    if reason := torch_candidates.find_source_reason(settings):
+    if reason := find_source_reason(settings):
         return resolve_strategy("source", settings, host, knowledge, reason)
     targets, _ = find_targets(settings, host, knowledge)
     try:
-        torch_candidates.find_prebuilt_torch(settings, host, knowledge, targets)
+        _find_prebuilt_torch(settings, host, knowledge, targets)
     except SettingsError as no_wheel:
         try:
             return resolve_strategy("source", settings, host, knowledge, no_wheel.message)
@@ -63,16 +63,17 @@ def resolve_strategy(
     targets, targets_why = find_targets(settings, host, knowledge)
     match strategy:
         case "existing":
-            torch = torch_candidates.find_existing_torch(host.python)
+            torch = _find_existing_torch(host.python)
         case "prebuilt":
-            torch = torch_candidates.find_prebuilt_torch(settings, host, knowledge, targets)
+            torch = _find_prebuilt_torch(settings, host, knowledge, targets)
         case "source":
-            torch = torch_candidates.find_source_torch(settings, host, knowledge, targets, why)
-    if targets and torch.cuda is None and torch.strategy == "existing":
+            cuda = _select_source_cuda(settings, host, knowledge, targets)
+            torch = _TorchCandidate(why, settings.torch.version, cuda)
+    if targets and torch.cuda is None and strategy == "existing":
         targets, targets_why = (), f"the torch in {host.python.path} was built without CUDA"
     resolution = Resolution(
         system=host.system,
-        strategy=torch.strategy,
+        strategy=strategy,
         strategy_why=torch.why,
         targets=targets,
         targets_why=targets_why,
@@ -85,12 +86,12 @@ def resolve_strategy(
         machine=host.machine,
     )
     require_consistent_use_cuda(settings.build, resolution)
-    if not torch_candidates.is_partial_build(settings, torch.strategy):
+    if not is_partial_build(settings, strategy):
         has_companions = needs_companion_build(settings, resolution, knowledge)
         resolution = replace(resolution, extensions=has_companions or bool(settings.extensions))
     if targets:
-        toolkit = _resolve_optional_toolkit(settings, host, knowledge, torch, resolution)
-        is_built = torch.strategy == "source" and toolkit.provider != "none"
+        toolkit = _resolve_optional_toolkit(settings, host, knowledge, resolution)
+        is_built = strategy == "source" and toolkit.provider != "none"
         cuda = toolkit.version if is_built else resolution.cuda
         resolution = replace(resolution, toolkit=toolkit, cuda=cuda)
     require_arch_support(settings, knowledge, resolution)
@@ -98,34 +99,166 @@ def resolve_strategy(
 
 
 def _resolve_optional_toolkit(
-    settings: Settings,
-    host: Host,
-    knowledge: Knowledge,
-    torch: torch_candidates.TorchCandidate,
-    choice: Resolution,
+    settings: Settings, host: Host, knowledge: Knowledge, choice: Resolution
 ) -> ToolkitResolution:
     """Return the toolkit, or provider "none" if it is not available and nothing is compiled.
 
     Raises `UnsatisfiableError` if torch has another CUDA major: extensions would not compile.
     """
+    cuda = choice.cuda
     try:
-        toolkit = resolve_toolkit(settings, host, knowledge, torch.cuda, choice.targets)
+        toolkit = resolve_toolkit(settings, host, knowledge, cuda, choice.targets)
     except UnsatisfiableError as error:
-        is_compiled = torch.strategy == "source" or choice.extensions or settings.extensions
-        if is_compiled or settings.toolkit.provider != "auto":
+        if choice.needs_compiler or settings.extensions or settings.toolkit.provider != "auto":
             raise
-        unavailable = f"CUDA {torch.cuda} is not available here"
+        unavailable = f"CUDA {cuda} is not available here"
         reason = unavailable if error.location == "toolkit" else error.message
         return ToolkitResolution("none", why=f"nothing is compiled, and {reason}")
-    if toolkit.provider == "none":
-        return toolkit
-    require_toolkit_targets(knowledge, toolkit.version, choice.targets)
-    major = torch.cuda.partition(".")[0] if torch.cuda and torch.strategy != "source" else ""
+    major = cuda.partition(".")[0] if cuda and choice.strategy != "source" else ""
     if major and major != toolkit.version.partition(".")[0]:
         raise UnsatisfiableError(
-            f"torch {torch.version} has CUDA {torch.cuda}: CUDA {toolkit.version} cannot compile "
+            f"torch {choice.torch} has CUDA {cuda}: CUDA {toolkit.version} cannot compile "
             "extensions for it",
             location="toolkit",
             hint=f"choose a toolkit of CUDA {major}, or another torch",
         )
     return toolkit
+
+
+@dataclass(frozen=True)
+class _TorchCandidate:
+    """A torch that a strategy can use. `why` is the reason for it.
+
+    `cuda` is a release such as "13.2", None for a CPU torch. `index` is "" for the default index.
+    """
+
+    why: str
+    version: str
+    cuda: str | None
+    index: str = ""
+
+
+def _find_existing_torch(python: Interpreter) -> _TorchCandidate:
+    if torch := python.torch:
+        why = f"torch {torch.version} in {python.path}"
+        return _TorchCandidate(why, torch.version, torch.cuda)
+    raise SettingsError(
+        f"{python.path} has no torch",
+        location="python",
+        hint="set python to the interpreter that has torch (python: /path/to/python), "
+        "or choose another torch.strategy",
+    )
+
+
+def _find_prebuilt_torch(
+    settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
+) -> _TorchCandidate:
+    """Return the wheel from torch.index or the official wheel. Raises `UnsatisfiableError`."""
+    version, index = settings.torch.version, settings.torch.index
+    requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
+    if index != "auto":
+        cuda = requested_cuda if targets else None
+        if targets and not cuda:
+            with convert_errors("torch.version", UnsatisfiableError):
+                cuda = torch_releases.find_release(knowledge, version).pypi_cuda
+        _require_supported_python(knowledge, version, host.python)
+        return _TorchCandidate(f"from {redact_secrets(index)}", version, cuda, index)
+    platform = (host.system, host.machine, requested_cuda, host.python.version)
+    with convert_errors("torch.version", UnsatisfiableError):
+        wheel = torch_releases.select_official_wheel(knowledge, version, targets, *platform)
+    if wheel is None:
+        reason = torch_releases.explain_missing_wheel(knowledge, version, targets, *platform)
+        hint = "choose other GPUs in target.gpus: no known release has a wheel for these"
+        raise UnsatisfiableError(reason, location="torch", hint=hint)
+    return _TorchCandidate(wheel.why, format_published_version(version), wheel.cuda, wheel.index)
+
+
+def _select_source_cuda(
+    settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
+) -> str | None:
+    """Return the most suitable CUDA release to build torch with, or None for a CPU build.
+
+    Raises `SettingsError` if torch cannot be built with these settings.
+    """
+    version = settings.torch.version
+    _require_supported_python(knowledge, version, host.python)
+    _require_source_ref(settings)
+    if not targets or settings.toolkit.version != "auto":
+        return settings.toolkit.version if targets else None
+    try:
+        release = torch_releases.find_release(knowledge, version)
+    except KnowledgeError as error:
+        location, hint = "torch.version", error.hint
+        if not settings.source.path:
+            raise UnsatisfiableError(error.message, location=location, hint=hint) from error
+        # A fork of PyTorch may use other version numbers
+        hint = "set torch.version to the known release that the tree in source.path was forked from"
+        raise SettingsError(error.message, location=location, hint=hint) from error
+    capable = cuda_toolkits.list_capable_toolkits(knowledge, targets)
+    if not capable:
+        raise UnsatisfiableError(
+            f"no known CUDA toolkit makes code for {' and '.join(map(str, targets))}",
+            location="target.gpus",
+            hint="choose another GPU",
+        )
+    system = host.system
+    published = cuda_toolkits.list_published_toolkits(knowledge, release, targets, system)
+    suitable = published or tuple(
+        cuda
+        for cuda in capable
+        if not cuda_toolkits.is_known_to_fail(knowledge, release.patch, cuda, targets, system)
+    )
+    obtainable = [one for one in suitable if is_toolkit_obtainable(settings, host, knowledge, one)]
+    return [*obtainable, *suitable, *capable][0]
+
+
+def _require_source_ref(settings: Settings) -> None:
+    """Require source.ref for a version without a git tag, such as a nightly build."""
+    source, version = settings.source, settings.torch.version
+    channel = find_release_channel(version)
+    if not channel or source.ref != "auto" or source.path or source.tarball:
+        return
+    refs = {
+        "test": f"v{version.replace('rc', '-rc')}",
+        "nightly": "nightly (the branch), or the commit in torch.version.git_version of that wheel",
+        "nowhere": "main, or another branch or commit",
+    }
+    raise SettingsError(
+        f"PyTorch's repository has no tag v{version}",
+        location="source.ref",
+        hint=f"set source.ref: {refs[channel]}",
+    )
+
+
+def is_partial_build(settings: Settings, strategy: Strategy) -> bool:
+    """Return True for a build of a single CMake target, which makes no wheel."""
+    return strategy == "source" and bool(settings.build.target)
+
+
+def find_source_reason(settings: Settings) -> str:
+    """Return a message with the keys that require a source build, or "" if none of them is set."""
+    source, build = settings.source, settings.build
+    build_only = {
+        "source.path": source.path,
+        "source.tarball": source.tarball,
+        "source.patches": source.patches,
+        "build.flags": build.flags,
+        "build.target": build.target,
+    }
+    keys = [key for key, value in build_only.items() if value]
+    return f"{' and '.join(keys)} set: no official wheel has that" if keys else ""
+
+
+def _require_supported_python(knowledge: Knowledge, version: str, python: Interpreter) -> None:
+    """Raise `UnsatisfiableError` if the torch release is known not to support this Python."""
+    try:
+        release = torch_releases.find_release(knowledge, version)
+    except KnowledgeError:
+        return  # an unknown release: its setup.py checks the Python
+    if not torch_releases.is_python_supported(release, python.version):
+        raise UnsatisfiableError(
+            f"torch {version} is for Python {' to '.join(release.python)}, "
+            f"and {python.path} is {python.version}",
+            location="python",
+            hint="choose other GPUs in target.gpus: no known torch, CUDA and Python fit these",
+        )

@@ -7,9 +7,8 @@ from tasks.core.model import Arch, Host, Strategy
 from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
 from tasks.knowledge.costs import Cost, estimate_cost
-from tasks.planning.resolve import resolve_strategy, resolve_without_suggestions
+from tasks.planning import resolve
 from tasks.planning.target_resolution import find_targets
-from tasks.planning.torch_candidates import find_source_reason, is_partial_build
 from tasks.settings.schema import Settings
 
 
@@ -17,7 +16,7 @@ def estimate_strategy_cost(
     settings: Settings, knowledge: Knowledge, strategy: Strategy, targets: tuple[Arch, ...]
 ) -> Cost:
     """Estimate the cost of a strategy on one core, without a time if build.target is set."""
-    if is_partial_build(settings, strategy):
+    if resolve.is_partial_build(settings, strategy):
         cost = estimate_cost(knowledge, strategy, len(targets), 0)
         evidence = f"unverified: build.target is a part of what is known: {cost.known}"
         return replace(cost, seconds=None, core_seconds=(0, 0), known=evidence)
@@ -26,7 +25,7 @@ def estimate_strategy_cost(
 
 @dataclass(frozen=True)
 class StrategyOption:
-    """A strategy on this host. `why` is the reason for it, or why it is not `possible`.
+    """A strategy on this host. `why` is the reason why it is chosen, possible or not possible.
 
     `cost` is for one core; `cost.scale_to_cores` converts it.
     """
@@ -45,19 +44,18 @@ def compare_strategies(
     """Return the options prebuilt, source and existing, in this order. At most one is chosen."""
     targets, _ = find_targets(settings, host, knowledge)
     try:
-        chosen = resolve_without_suggestions(settings, host, knowledge)
+        chosen = resolve.resolve_without_suggestions(settings, host, knowledge)
     except SettingsError:
         chosen = None
-    order: tuple[Strategy, ...] = ("prebuilt", "source", "existing")
     options = []
-    for strategy in order:
+    for strategy in ("prebuilt", "source", "existing"):
         is_chosen = chosen is not None and chosen.strategy == strategy
         resolution = chosen if is_chosen else None
-        reason = find_source_reason(settings) if strategy == "prebuilt" else ""
+        reason = resolve.find_source_reason(settings) if strategy == "prebuilt" else ""
         if not resolution and not reason:
             why = "it can be built"
             try:
-                resolution = resolve_strategy(strategy, settings, host, knowledge, why)
+                resolution = resolve.resolve_strategy(strategy, settings, host, knowledge, why)
             except SettingsError as error:
                 reason = error.message
         reason = resolution.strategy_why if resolution else reason

@@ -1,23 +1,29 @@
 """Resolve the target architectures and the CUDA toolkit. Check that the tools accept both."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from tasks.core.errors import KnowledgeError, SettingsError
 from tasks.core.model import Arch, Host
 from tasks.core.resolution import Resolution, ToolkitResolution, UnsatisfiableError
-from tasks.knowledge import Knowledge, arch_lists
+from tasks.knowledge import Knowledge, arch_lists, machine_code_rules
 from tasks.knowledge.cuda_toolkits import can_compile_arch, find_toolkit, require_toolkit
 from tasks.knowledge.gpus import resolve_gpu, shorten_gpu_name
-from tasks.knowledge.machine_code_rules import (
-    MachineCode,
-    classify_compatibility,
-    is_extension_arch_supported,
-)
 from tasks.knowledge.torch_releases import format_platform, normalize_machine
 from tasks.knowledge.versions import format_major_minor
 from tasks.settings.schema import Build, Settings
 
 CUDA_ARCHIVE_URL = "https://developer.nvidia.com/cuda-toolkit-archive"
+_OTHER_TORCH_HINT = "choose another torch, or other GPUs in target.gpus"
+
+
+@contextmanager
+def convert_errors(location: str, kind: type[SettingsError] = SettingsError) -> Iterator[None]:
+    """Convert a `KnowledgeError` in the with-block to an error with the location of a setting."""
+    try:
+        yield
+    except KnowledgeError as error:
+        raise kind(error.message, location=location, hint=error.hint) from error
 
 
 def find_targets(
@@ -38,10 +44,8 @@ def find_targets(
         raise SettingsError(
             "macOS has no CUDA builds", location="target.gpus", hint="set target.gpus: []"
         )
-    try:
+    with convert_errors("target.gpus"):
         facts = [resolve_gpu(knowledge, name) for name in requested]
-    except KnowledgeError as error:
-        raise SettingsError(error.message, location="target.gpus", hint=error.hint) from error
     for fact in facts:
         if fact.machine and fact.machine != normalize_machine(host.machine):
             raise UnsatisfiableError(
@@ -66,50 +70,43 @@ def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resol
     """
     if choice.toolkit.provider == "none" or not choice.targets:
         return
-    _require_supported_targets(settings, knowledge, choice)
+    for arch in choice.targets if settings.extensions or choice.extensions else ():
+        _require_extension_arch(settings, knowledge, choice, arch)
     if choice.strategy == "source":
+        with convert_errors("target.gpus", UnsatisfiableError):
+            arch_lists.format_torch_cmake_archs(knowledge, choice.torch, choice.targets)
         _require_arch_variables(settings.build.env, "build.env", knowledge, choice, extension=False)
     for item in settings.extensions:
         where = f"extensions ({item.name}).env"
         _require_arch_variables(item.env, where, knowledge, choice, extension=True)
 
 
-def _require_supported_targets(
-    settings: Settings, knowledge: Knowledge, choice: Resolution
+def _require_extension_arch(
+    settings: Settings, knowledge: Knowledge, choice: Resolution, arch: Arch
 ) -> None:
-    """Require that torch accepts the targets. `UnsatisfiableError` means another torch would."""
-    torch = choice.torch
-    extension_names = [*(item.name for item in settings.extensions), *settings.companions]
-    for arch in choice.targets if settings.extensions or choice.extensions else ():
-        try:
-            arch_lists.format_extension_archs(knowledge, torch, [arch])
-        except KnowledgeError as error:
-            is_supported_anywhere = any(
-                is_extension_arch_supported(knowledge, minor, arch) for minor in knowledge.releases
-            )
-            raise (UnsatisfiableError if is_supported_anywhere else SettingsError)(
-                f"torch {torch} builds no extensions for {arch}: no {extension_names[0]}",
-                location="target.gpus",
-                hint=_format_arch_hint(knowledge, torch, arch) or error.hint,
-            ) from error
-    if choice.strategy == "source":
-        try:
-            arch_lists.format_torch_cmake_archs(knowledge, torch, choice.targets)
-        except KnowledgeError as error:
-            location = "target.gpus"
-            raise UnsatisfiableError(error.message, location=location, hint=error.hint) from error
+    """Require that torch builds extensions for `arch`.
 
-
-def _format_arch_hint(knowledge: Knowledge, torch: str, arch: Arch) -> str:
-    """Return a hint with an arch that extensions accept and that runs on the same GPU, or ""."""
-    gpu = Arch(arch.major, arch.minor)
-    cubins = {cubin for toolkit in knowledge.toolkits.values() for cubin in toolkit.makes}
-    for other in sorted((cubin for cubin in cubins if not cubin.suffix), reverse=True):
-        if classify_compatibility(
-            knowledge, MachineCode(frozenset([other])), gpu
-        ) and is_extension_arch_supported(knowledge, torch, other):
-            return f'write "{other}"' + ("" if other == gpu else f", whose code runs on {gpu}")
-    return ""
+    Raises `UnsatisfiableError` if another torch does, `SettingsError` if none does.
+    """
+    is_supported = machine_code_rules.is_extension_arch_supported
+    try:
+        arch_lists.format_extension_archs(knowledge, choice.torch, [arch])
+    except KnowledgeError as error:
+        gpu, hint = Arch(arch.major, arch.minor), error.hint
+        cubins = {cubin for kit in knowledge.toolkits.values() for cubin in kit.makes}
+        for other in sorted(cubin for cubin in cubins if not cubin.suffix):
+            code = machine_code_rules.MachineCode(frozenset([other]))
+            if machine_code_rules.classify_compatibility(knowledge, code, gpu) and is_supported(
+                knowledge, choice.torch, other
+            ):
+                hint = f'write "{other}"' + ("" if other == gpu else f", whose code runs on {gpu}")
+        name = [*(item.name for item in settings.extensions), *settings.companions][0]
+        exists_elsewhere = any(is_supported(knowledge, torch, arch) for torch in knowledge.releases)
+        raise (UnsatisfiableError if exists_elsewhere else SettingsError)(
+            f"torch {choice.torch} builds no extensions for {arch}, so {name} cannot be built",
+            location="target.gpus",
+            hint=hint,
+        ) from error
 
 
 def _require_arch_variables(
@@ -119,31 +116,22 @@ def _require_arch_variables(
 
     PyTorch's build validates CMake's variables and then ignores them: they may leave out targets.
     """
-    cuda, parse = choice.toolkit.version, arch_lists.parse_torch_cmake_archs
-    if extension:
-        parse = arch_lists.parse_extension_archs
+    cuda, targets = choice.toolkit.version, choice.targets
+    parse = arch_lists.parse_extension_archs if extension else arch_lists.parse_torch_cmake_archs
     for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & env.keys()):
-        try:
+        with convert_errors(f"{key}.{name}"):
             if name in _CMAKE_VARIABLES:
                 code = arch_lists.parse_cmake_archs(knowledge, cuda, env[name])
             else:
                 code = parse(knowledge, choice.torch, env[name])
-            if code:
-                _require_toolkit_archs(knowledge, code, choice)
+            for arch in sorted(code.cubins | code.ptx) if code else ():
+                if not can_compile_arch(knowledge, cuda, arch):
+                    raise KnowledgeError(
+                        f"CUDA {cuda} cannot compile code for {arch}",
+                        hint=f"remove {arch}; target.gpus is {', '.join(map(str, targets))}",
+                    )
             if code and (extension or name == _TORCH_VARIABLE):
-                arch_lists.require_covered_targets(knowledge, code, choice.targets, env[name])
-        except KnowledgeError as error:
-            location = f"{key}.{name}"
-            raise SettingsError(error.message, location=location, hint=error.hint) from error
-
-
-def _require_toolkit_archs(knowledge: Knowledge, code: MachineCode, choice: Resolution) -> None:
-    for arch in sorted(code.cubins | code.ptx):
-        if not can_compile_arch(knowledge, choice.toolkit.version, arch):
-            raise KnowledgeError(
-                f"CUDA {choice.toolkit.version} cannot compile code for {arch}",
-                hint=f"remove {arch}; target.gpus is {', '.join(map(str, choice.targets))}",
-            )
+                arch_lists.require_covered_targets(knowledge, code, targets, env[name])
 
 
 _USE_CUDA = "USE_CUDA"
@@ -153,19 +141,16 @@ _FALSE_VALUES = {"", "0", "OFF", "NO", "FALSE", "N"}
 
 def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
     """Raise `SettingsError` if USE_CUDA is on for a CPU build or off for a GPU build."""
-    # build.env takes precedence over build.flags
-    values = {"build.flags": build.flags.get(_USE_CUDA), "build.env": build.env.get(_USE_CUDA)}
-    assignments = [(section, value) for section, value in values.items() if value is not None]
-    if choice.strategy != "source" or not assignments:
+    values = {**build.flags, **build.env}  # build.env takes precedence
+    section = "build.env" if _USE_CUDA in build.env else "build.flags"
+    if choice.strategy != "source" or _USE_CUDA not in values:
         return
-    section, value = assignments[-1]
-    is_enabled = str(value).strip().upper() not in _FALSE_VALUES
+    is_enabled = str(values[_USE_CUDA]).strip().upper() not in _FALSE_VALUES
     if is_enabled == bool(choice.targets):
         return
-    if is_enabled:
-        message = "USE_CUDA is on, but this is a CPU build"
-        hint = "remove USE_CUDA, or set target.gpus to your GPUs"
-    else:
+    message = "USE_CUDA is on, but this is a CPU build"
+    hint = "remove USE_CUDA, or set target.gpus to your GPUs"
+    if not is_enabled:
         archs = ", ".join(map(str, choice.targets))
         message = f"USE_CUDA is off, but target.gpus requires code for {archs}"
         hint = "remove USE_CUDA; for a CPU build, set target.gpus: []"
@@ -188,8 +173,8 @@ def resolve_toolkit(
     provider = settings.toolkit.provider
     required = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
     if provider == "path":
-        return _resolve_path_toolkit(settings, host)
-    require_toolkit_targets(knowledge, required, targets)
+        return _resolve_path_toolkit(settings, host, knowledge, targets)
+    _require_toolkit_targets(knowledge, required, targets)
     matching = [toolkit for toolkit in host.toolkits if toolkit.release == required]
     if provider in {"auto", "system"} and matching:
         home = matching[0].home
@@ -201,7 +186,7 @@ def resolve_toolkit(
     raise UnsatisfiableError(
         f"CUDA {required} is needed and is not on this machine (found: {installed or 'none'})",
         location="toolkit",
-        hint="choose another torch, or other GPUs in target.gpus",
+        hint=_OTHER_TORCH_HINT,
     )
 
 
@@ -209,22 +194,20 @@ def is_toolkit_obtainable(settings: Settings, host: Host, knowledge: Knowledge, 
     """Return True if the setting toolkit.provider can provide this CUDA release on the host."""
     provider = settings.toolkit.provider
     matching = [toolkit for toolkit in host.toolkits if toolkit.release == cuda]
-    match provider:
-        case "path":
-            return any(toolkit.asked for toolkit in matching)
-        case "system":
-            return bool(matching)
-    return (provider == "auto" and bool(matching)) or _is_on_pypi(knowledge, cuda)
+    if provider == "path":
+        return any(toolkit.asked for toolkit in matching)
+    is_installed = provider != "pypi" and bool(matching)
+    return is_installed or (provider != "system" and _is_on_pypi(knowledge, cuda))
 
 
 def _is_on_pypi(knowledge: Knowledge, cuda: str) -> bool:
-    try:
+    with convert_errors("toolkit.version"):
         return find_toolkit(knowledge, cuda).pypi
-    except KnowledgeError as error:
-        raise SettingsError(error.message, location="toolkit.version", hint=error.hint) from error
 
 
-def _resolve_path_toolkit(settings: Settings, host: Host) -> ToolkitResolution:
+def _resolve_path_toolkit(
+    settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
+) -> ToolkitResolution:
     path = settings.toolkit.path
     kits = [kit for kit in host.toolkits if kit.asked]
     if not path or not kits:
@@ -239,17 +222,17 @@ def _resolve_path_toolkit(settings: Settings, host: Host) -> ToolkitResolution:
             location="toolkit.version",
             hint="set another toolkit.path",
         )
+    _require_toolkit_targets(knowledge, kits[0].release, targets)
     why = f"CUDA {kits[0].version} at {path}, from toolkit.path"
     return ToolkitResolution("path", kits[0].release, kits[0].home, why)
 
 
-def require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
-    """Raise `UnsatisfiableError` if the toolkit cannot compile for a target."""
+def _require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
     try:
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:
         # Suggest no other toolkit: this torch may not build with a toolkit for these targets
-        hint = "choose another torch, or other GPUs in target.gpus"
+        hint = _OTHER_TORCH_HINT
         release = format_major_minor(cuda)
         if release not in knowledge.toolkits:
             hint = f"describe CUDA {release} in config/knowledge/toolkits.yaml"

@@ -4,14 +4,7 @@ from collections.abc import Iterator
 
 from tasks.core.model import Host
 from tasks.core.resolution import Resolution
-from tasks.knowledge import Knowledge
-from tasks.knowledge.gpus import (
-    find_only_machine,
-    is_capability,
-    resolve_gpu,
-    shorten_gpu_name,
-    summarize_gpus,
-)
+from tasks.knowledge import Knowledge, gpus
 from tasks.knowledge.known_problems import find_known_bad
 from tasks.knowledge.minimum_versions import find_too_old_versions
 from tasks.knowledge.torch_releases import format_platform, normalize_machine
@@ -26,9 +19,9 @@ def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution
     Problems of compilers and glibc are left to `doit doctor`.
     """
     for arch in choice.targets:
-        machine, cards = find_only_machine(knowledge, arch)
+        machine, cards = gpus.find_only_machine(knowledge, arch)
         if machine and machine != normalize_machine(host.machine):
-            gpu_names = f" ({', '.join(map(shorten_gpu_name, cards))})" if cards else ""
+            gpu_names = f" ({', '.join(map(gpus.shorten_gpu_name, cards))})" if cards else ""
             yield (
                 f"{arch} exists only in {machine} machines{gpu_names}, and this one is "
                 f"{format_platform(host.system, host.machine)}: a build from here does not run "
@@ -51,18 +44,18 @@ def list_capability_warnings(
     Some guides give a wrong capability (10.0 or 8.9) for the RTX 50 series. A matrix entry or a
     capability with a suffix (`9.0a`) is chosen on purpose and gives no warning.
     """
-    gpus = loaded.settings.target.gpus
-    if gpus == "auto" or len(gpus) != 1 or host.gpus or "@" in loaded.profile:
+    names = loaded.settings.target.gpus
+    if names == "auto" or len(names) != 1 or host.gpus or "@" in loaded.profile:
         return
-    arch = resolve_gpu(knowledge, gpus[0]).arch
-    default_gpu = resolve_gpu(knowledge, knowledge.default_gpu)
-    if arch == default_gpu.arch or arch.suffix or not is_capability(gpus[0]):
+    arch = gpus.resolve_gpu(knowledge, names[0]).arch
+    default_gpu = gpus.resolve_gpu(knowledge, knowledge.default_gpu)
+    if arch == default_gpu.arch or arch.suffix or not gpus.is_capability(names[0]):
         return
-    cards = summarize_gpus(knowledge, arch) or "no known GPU"
+    cards = gpus.summarize_gpus(knowledge, arch) or "no known GPU"
     yield (
-        f'target.gpus is "{gpus[0]}", and no GPU is visible here: {arch} is {cards}; the RTX 50 '
+        f'target.gpus is "{names[0]}", and no GPU is visible here: {arch} is {cards}; the RTX 50 '
         f"series is {default_gpu.arch}. If you mean another GPU, write its name, such as "
-        f'target.gpus: ["{shorten_gpu_name(default_gpu.name)}"]'
+        f'target.gpus: ["{gpus.shorten_gpu_name(default_gpu.name)}"]'
     )
 
 
@@ -85,7 +78,7 @@ _UNUSED_EXTENSION_KEYS = {
 def list_unused_setting_warnings(
     loaded: LoadedSettings, host: Host, choice: Resolution
 ) -> Iterator[str]:
-    """Yield a warning for each reason why keys are unused. Matrix entries are not checked."""
+    """Yield a warning for each reason why settings are unused. Matrix entries are not checked."""
     if "@" in loaded.profile:
         return
     for keys, reason in _list_unused_keys(loaded.settings, host, choice):
@@ -93,10 +86,12 @@ def list_unused_setting_warnings(
             yield f"nothing reads {', '.join(unused)}: {reason}"
     for item in loaded.settings.extensions:
         kind = next((kind for kind in _UNUSED_EXTENSION_KEYS if getattr(item, kind)), "")
-        unused = [k for k in _UNUSED_EXTENSION_KEYS.get(kind, ()) if k in item.set_keys]
-        if unused:
-            names, origin = ", ".join(unused), loaded.origin.get("extensions", "")
-            yield f"nothing reads {names} of {item.name} ({origin}): its source is its {kind}"
+        if unused := [k for k in _UNUSED_EXTENSION_KEYS.get(kind, ()) if k in item.set_keys]:
+            origin = loaded.origin.get("extensions", "")
+            yield (
+                f"nothing reads {', '.join(unused)} of {item.name} ({origin}): "
+                f"{item.name} sets its source with the key {kind}"
+            )
 
 
 def _list_unused_keys(
@@ -108,7 +103,7 @@ def _list_unused_keys(
         reason = f"strategy {choice.strategy} downloads no wheel of torch"
         yield ("torch.index", "torch.sha256"), reason
     if choice.strategy == "source":
-        yield from _list_unused_source_keys(settings)
+        yield _find_unused_source_keys(settings)
     else:
         variables = [
             f"build.env.{name}"
@@ -127,27 +122,21 @@ def _list_unused_keys(
         yield ("publish.keep",), "publish.dest is not set"
 
 
-def _list_unused_source_keys(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield unused keys of the section source: path overrides tarball, tarball overrides git."""
-    source = settings.source
-    if source.path:
-        yield ("source.ref", "source.sha256"), "source.path is used as it is"
-    elif source.tarball:
-        yield ("source.ref", "source.submodules"), "source.tarball is used as it is"
-    else:
-        yield ("source.sha256",), "source.tarball, whose digest it is, is not set"
+def _find_unused_source_keys(settings: Settings) -> tuple[tuple[str, ...], str]:
+    # source.path overrides tarball, and tarball overrides git
+    if settings.source.path:
+        return ("source.ref", "source.sha256"), "source.path is used as it is"
+    if settings.source.tarball:
+        return ("source.ref", "source.submodules"), "source.tarball is used as it is"
+    return ("source.sha256",), "source.tarball, whose digest it is, is not set"
 
 
 def _find_origin(loaded: LoadedSettings, key: str) -> str:
-    """Return where the user set this key to another value than the default, "" if nowhere."""
+    """Return where the user set this key to a value other than the default, "" if nowhere."""
     section, name, *_ = key.split(".")
     values = getattr(loaded.settings, section)
     if getattr(values, name) == dict(list_fields(type(values)))[name]:
         return ""
-    origins = (
-        origin
-        for origin_key, origin in loaded.origin.items()
-        if origin_key == key or origin_key.startswith(f"{key}.")
-    )
+    origins = (o for k, o in loaded.origin.items() if f"{k}.".startswith(f"{key}."))
     preset = (DEFAULTS_PREFIX, LOCAL_PREFIX)
     return next((origin for origin in origins if not origin.startswith(preset)), "")

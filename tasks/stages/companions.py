@@ -1,9 +1,10 @@
-"""Resolve the companion packages torchvision, torchaudio and triton for a torch: fetch or build.
+"""Decide whether the companion packages torchvision, torchaudio and triton are fetched or built.
 
-torchvision and torchaudio depend on the strategy. prebuilt: fetch from torch's index. existing:
-fetch if that torch is an official wheel, else build against that torch. source: build against the
-built torch. A wheel that needs only torch's stable ABI is fetched instead of a build. triton is
-always fetched, unless torch requires triton as a dependency.
+For torchvision and torchaudio, this depends on the strategy of torch. With `prebuilt`, they are
+fetched from torch's index. With `existing`, they are fetched if that torch is an official wheel,
+else built against that torch. With `source`, they are built against the built torch. A wheel that
+needs only torch's stable ABI is fetched and never built. triton is always fetched, unless torch
+requires triton as a dependency.
 """
 
 import re
@@ -26,11 +27,12 @@ _RELEASE_TAG = re.compile(r"v\d+\.\d+\.\d+(-rc\d+)?")
 
 @dataclass(frozen=True)
 class Companion:
-    """How a companion package is obtained, and `why` as a sentence.
+    """The way to obtain a companion package. `why` is the reason for it, as a sentence.
 
-    A `wheel` is the `requirement` from `index` ("" is the default index); if it is `pinned`, the
-    PyTorch tree specifies the version. A `git` build is of the tag or branch `ref`; `version` is
-    its version, or "" to keep the tree's. For `with torch`, nothing needs to be installed.
+    The strategy `wheel` fetches `requirement` from `index` ("" is the default index). If `pinned`
+    is True, the PyTorch tree specifies the version. The strategy `git` builds the tag or branch
+    `ref` with the version `version`, or with the version of its source tree if that is "". With
+    the strategy `with torch`, torch has installed the package.
     """
 
     name: str
@@ -45,21 +47,19 @@ class Companion:
     @property
     def description(self) -> str:
         """The package and its origin, for display."""
-        match self.strategy:
-            case "git":
-                return f"{self.name} from source at {self.ref}"
-            case "wheel":
-                return f"the wheel {self.requirement}"
-            case _:
-                return f"{self.name} with torch"
+        return {
+            "git": f"{self.name} from source at {self.ref}",
+            "wheel": f"the wheel {self.requirement}",
+            "with torch": f"{self.name} with torch",
+        }[self.strategy]
 
 
 def resolve_companions(
     settings: Settings, choice: Resolution, knowledge: Knowledge
 ) -> tuple[Companion, ...]:
-    """Return the companions of the settings, in order.
+    """Return the companion packages in the settings, in their order.
 
-    Raises `SettingsError` if there is no such companion for this torch.
+    Raises `SettingsError` if a companion package does not exist for this torch.
     """
     return tuple(
         _resolve_triton(settings, choice, knowledge)
@@ -70,64 +70,58 @@ def resolve_companions(
 
 
 def needs_companion_build(settings: Settings, choice: Resolution, knowledge: Knowledge) -> bool:
-    """Return True if a companion must be compiled."""
-    companions = resolve_companions(settings, choice, knowledge)
-    return any(companion.strategy == "git" for companion in companions)
+    """Return True if a companion package must be compiled."""
+    return any(one.strategy == "git" for one in resolve_companions(settings, choice, knowledge))
 
 
 def find_companion_specifier(knowledge: Knowledge, torch: str, name: str) -> str:
-    """Return the version specifier of the companion for that torch, or "" if none is known."""
+    """Return the specifier of the package version for that torch, or "" if none is known."""
     try:
         release = find_release(knowledge, torch)
     except KnowledgeError:
         return ""
-    if release.channel and not (
-        release.channel == "nowhere" and release.minor in knowledge.releases
-    ):
-        return ""  # the tree of a published release can have the version 2.9.0a0, too
+    # The source tree of a published release can have the version 2.9.0a0, too
+    is_published = release.channel == "nowhere" and release.minor in knowledge.releases
+    if release.channel and not is_published:
+        return ""
     version = torch.strip().removeprefix("v").partition("+")[0]
     return release.patches.get(version, {}).get(name, "") or str(getattr(release, name))
 
 
 def _resolve_library(name: str, choice: Resolution, knowledge: Knowledge) -> Companion:
     specifier = find_companion_specifier(knowledge, choice.torch, name)
-    if not specifier:
-        _require_released_companion(name, choice, knowledge)
+    *_, newest = knowledge.releases.values()
+    if not specifier and not getattr(newest, name):
+        raise _create_discontinued_error(name, choice, knowledge)
     torch, requirement = f"torch {choice.torch}", f"{name}{specifier}"
-    match choice.strategy:
-        case "prebuilt" if specifier:
-            reason = f"made for {torch}, on the same index"
-            return Companion(name, "wheel", reason, requirement, choice.index)
-        case "existing" if specifier and _is_official_torch(choice):
-            reason = f"made for {torch}, which is an official build by its version"
-            index = _find_companion_index(choice, knowledge)
-            return Companion(name, "wheel", reason, requirement, index)
+    if specifier and choice.strategy == "prebuilt":
+        reason = f"made for {torch}, on the same index"
+        return Companion(name, "wheel", reason, requirement, choice.index)
+    if specifier and choice.strategy == "existing" and _is_official_torch(choice):
+        reason = f"made for {torch}, which is an official build by its version"
+        index = _find_companion_index(choice, knowledge)
+        return Companion(name, "wheel", reason, requirement, index)
     if wheel := _find_independent_wheel(name, choice, knowledge):
-        is_unverified = wheel.beside_built.startswith("unverified")
         caveat = "; not verified with a torch that is not an official wheel"
-        return Companion(
-            name, "wheel", f"{wheel.why}{caveat if is_unverified else ''}", wheel.wheel
-        )
+        reason = wheel.why + (caveat if wheel.beside_built.startswith("unverified") else "")
+        return Companion(name, "wheel", reason, wheel.wheel)
     if not specifier:
         if is_version_within(choice.torch, f"<{next(iter(knowledge.releases))}"):
             raise _create_unpaired_error(name, choice)
         return Companion(name, "git", f"no version of {name} is known for {torch}", ref="main")
     version = specifier.removeprefix("==")
+    reason = f"official wheels of {name} are made for the official torch"
     if choice.strategy == "existing":
         reason = f"{torch} is not an official build by its version"
-    else:
-        reason = f"official wheels of {name} are made for the official torch"
     return Companion(name, "git", reason, ref=f"v{version}", version=version)
 
 
-def _require_released_companion(name: str, choice: Resolution, knowledge: Knowledge) -> None:
-    """Raise `SettingsError` if the newest torch has no such companion: it is discontinued."""
-    *_, newest = knowledge.releases.values()
-    if getattr(newest, name):
-        return
+def _create_discontinued_error(
+    name: str, choice: Resolution, knowledge: Knowledge
+) -> SettingsError:
     release = [item for item in knowledge.releases.values() if getattr(item, name)][-1]
     version = getattr(release, name).removeprefix("==")
-    raise SettingsError(
+    return SettingsError(
         f"{name} {version} is the last release and supports torch {release.minor}, not torch "
         f"{choice.torch}",
         location="companions",
@@ -140,30 +134,28 @@ def _find_independent_wheel(
 ) -> StableAbiWheel | None:
     """Return a wheel that works with any torch of this version and has code for every target."""
     platform = (choice.system, normalize_machine(choice.machine))
-    for wheel in knowledge.companions[name].independent:
-        if (
-            (wheel.system, wheel.machine) == platform
-            and is_version_within(choice.torch, wheel.torch)
-            and is_version_within(choice.cuda or "", wheel.cuda)
-            and all(can_run_code(knowledge, wheel.code, arch) for arch in choice.targets)
-        ):
-            return wheel
-    return None
+    fitting = (
+        wheel
+        for wheel in knowledge.companions[name].independent
+        if (wheel.system, wheel.machine) == platform
+        and is_version_within(choice.torch, wheel.torch)
+        and is_version_within(choice.cuda or "", wheel.cuda)
+        and all(can_run_code(knowledge, wheel.code, arch) for arch in choice.targets)
+    )
+    return next(fitting, None)
 
 
 def _resolve_triton(settings: Settings, choice: Resolution, knowledge: Knowledge) -> Companion:
     name, torch, facts = "triton", f"torch {choice.torch}", knowledge.companions["triton"]
     package = facts.packages.get(choice.system, "")
     if not package:
+        message = f"triton has no package for {choice.system}"
         hint = "remove triton from companions"
-        raise SettingsError(
-            f"triton has no package for {choice.system}", location="companions", hint=hint
-        )
+        raise SettingsError(message, location="companions", hint=hint)
     specifier = find_companion_specifier(knowledge, choice.torch, name)
     if choice.system == "windows":
         # this package has post releases of its own: only major and minor version must match
-        numbers = re.search(r"\d+\.\d+", specifier)
-        if not numbers:
+        if not (numbers := re.search(r"\d+\.\d+", specifier)):
             raise _create_unpaired_error(name, choice)
         reason = f"{torch} requires triton {numbers[0]}; {package} is not verified"
         return Companion(name, "wheel", reason, f"{package}=={numbers[0]}.*")
@@ -190,11 +182,9 @@ def _create_unpaired_error(name: str, choice: Resolution) -> SettingsError:
 
 def _has_triton_dependency(settings: Settings, choice: Resolution) -> bool:
     """Return True for the official wheels for Linux and CUDA: their METADATA requires triton."""
-    if choice.cuda is None:
-        return False
-    if choice.strategy == "existing":
-        return _is_official_torch(choice)
-    return choice.strategy == "prebuilt" and settings.torch.index == "auto"
+    is_official = choice.strategy == "prebuilt" and settings.torch.index == "auto"
+    is_official |= choice.strategy == "existing" and _is_official_torch(choice)
+    return is_official and choice.cuda is not None
 
 
 def _is_official_torch(choice: Resolution) -> bool:
@@ -206,11 +196,10 @@ def _is_official_torch(choice: Resolution) -> bool:
 
 
 def _is_release_tree(settings: Settings, choice: Resolution) -> bool:
-    """Return True if the tree is, by its tag, the release that the facts describe."""
+    """Return True if the source tree is a published release according to its tag."""
     source = settings.source
-    if source.path or source.tarball or find_release_channel(choice.torch):
-        return False
-    return source.ref == "auto" or bool(_RELEASE_TAG.fullmatch(source.ref))
+    has_tag = source.ref == "auto" or bool(_RELEASE_TAG.fullmatch(source.ref))
+    return has_tag and not (source.path or source.tarball or find_release_channel(choice.torch))
 
 
 def _find_companion_index(choice: Resolution, knowledge: Knowledge) -> str:

@@ -31,19 +31,20 @@ _SLOPPINESS = (
     "locale",
 )
 # Environment variable → key in the configuration file of the compiler cache
-_CCACHE_NAMES = {
+_CACHE_KEYS = {
     "CCACHE_BASEDIR": "base_dir",
     "CCACHE_ABSSTDERR": "absolute_paths_in_stderr",
     "CCACHE_NOHASHDIR": "hash_dir",
     "CCACHE_SLOPPINESS": "sloppiness",
     "CCACHE_COMPILERCHECK": "compiler_check",
     "CCACHE_MAXSIZE": "max_size",
+    "SCCACHE_BASEDIRS": "basedirs",
+    "SCCACHE_CACHE_SIZE": "size",
 }
-_SCCACHE_NAMES = {"SCCACHE_BASEDIRS": "basedirs", "SCCACHE_CACHE_SIZE": "size"}
 
 
 def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
-    """Return the launcher variables of torch's build; build.env and build.flags override them.
+    """Return the launcher variables of torch's build. build.env and build.flags take precedence.
 
     ccache calls the wrapper of distributed compilation, so the command lines stay the same.
     Without a launcher, torch's CMake searches for ccache. USE_CCACHE=0 prevents this search.
@@ -65,7 +66,7 @@ def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
 
 
 def list_optional_launchers(job: EnvJob) -> tuple[str, ...]:
-    """Return launcher variables that the user did not set. A configured folder may lack these."""
+    """Return the launcher variables that the user did not set."""
     if job.caching not in {"auto", "off"}:
         return ()
     return tuple(name for name in LAUNCHER_VARIABLES if name not in {*job.variables, *job.flags})
@@ -80,15 +81,14 @@ def build_cache_environment(
     of the setting. cpp_extension treats CXX as the name of one program, so that
     "ccache g++" fails. On Windows, cpp_extension always calls `cl`, so no cache is used.
     """
-    wrapper_variables = {"TORCH_NO_COMPILER_WRAPPER": "1"}
+    variables = {"TORCH_NO_COMPILER_WRAPPER": "1"}
     if not cache.kind or job.caching == "off" or job.system == "windows":
-        return CacheEnvironment(CompilerCache(), wrapper_variables, {}, {})
+        return CacheEnvironment(CompilerCache(), variables, {}, {})
     wrapped = {"CXX": (cache.path, deps.cxx.path)}
-    nvcc = {}
     if job.cuda and deps.toolkit:
         # cpp_extension runs PYTORCH_NVCC unchanged. ccache before 4.13 and sccache before 0.9
         # do not cache if nvcc writes a dependency file, which a build in a fresh copy does not need
-        nvcc = {
+        variables |= {
             "PYTORCH_NVCC": shlex.join([cache.path, f"{deps.toolkit.home}/bin/nvcc"]),
             "TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES": "1",
             _CUDA_LAUNCHER: cache.path,
@@ -98,12 +98,8 @@ def build_cache_environment(
         # compiler by the bytes of the wrapper script
         wrapped["CC"] = (cache.path, deps.cc.path)
     tuning = compute_cache_tuning(job, deps, cache, str(job.venv.parent), debug=False)
-    return CacheEnvironment(
-        cache,
-        {**wrapper_variables, **nvcc},
-        {**tuning, **select_cache_settings(job.variables)},
-        wrapped,
-    )
+    defaults = {**tuning, **select_cache_settings(job.variables)}
+    return CacheEnvironment(cache, variables, defaults, wrapped)
 
 
 def compute_cache_tuning(
@@ -139,15 +135,14 @@ def compute_cache_tuning(
             **({"CCACHE_NOHASHDIR": "1"} if is_release else {}),
         }
     user_settings = set(cache.own) - ({"max_size", "size"} if job.cache_size != "auto" else set())
-    setting_names = {**_CCACHE_NAMES, **_SCCACHE_NAMES}
-    return {n: value for n, value in tuning.items() if setting_names.get(n) not in user_settings}
+    return {name: v for name, v in tuning.items() if _CACHE_KEYS.get(name) not in user_settings}
 
 
 def find_base_dir(job: EnvJob, tree: str) -> str:
     """Return the cache's base directory: the common parent of the tree and the build folder.
 
-    If that parent is the root or the folder of all home directories, return the tree. If `tree` is
-    "", return the build folder.
+    This is the tree if that parent is the root or the folder of all home directories, and the build
+    folder if `tree` is "".
     """
     build = job.venv.parent
     if not tree:

@@ -1,4 +1,4 @@
-"""The job and the manifests of the stage env."""
+"""The job and the manifests of the `env` stage."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ LAUNCHER_VARIABLES = (
 class Environment:
     """An environment: the manifest env.json (builds) or extension-env.json (extensions).
 
-    `prepend` are folders to prepend to PATH-like variables. `unset` are variables that must not be
-    inherited from the user's shell. `defaults` are variables that the user's values override.
-    `offered` are variables that keep their value in a configured folder. `why` has the reason for
-    each variable; for extensions it is empty, so that a reworded reason reruns no extension.
+    `prepend` has the folders to prepend to PATH-like variables. `unset` are variables that must not
+    be inherited from the user's shell. The user's values override those in `defaults`. `offered`
+    are variables that keep their value in a configured build folder. `why` has the reason for each
+    variable. It is empty for extensions, so that a reworded reason reruns no extension.
     """
 
     set: Mapping[str, str]
@@ -73,9 +73,9 @@ class Environment:
 class CacheEnvironment:
     """The manifest cache-env.json: the compiler cache launchers of extensions.
 
-    It is no stage's input, because a cache does not change the build outputs. `set` and `defaults`
-    are as in `Environment`. `wrapped` maps each variable that must name a single program to the
-    command that this program runs.
+    It is not an input of any stage, because a cache does not change the build outputs. `set` and
+    `defaults` are as in `Environment`. `wrapped` maps each variable that must name a single program
+    to the command that this program runs.
     """
 
     cache: CompilerCache
@@ -86,7 +86,7 @@ class CacheEnvironment:
     def build_compiler_environment(
         self, base: Mapping[str, str], own: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return `base` with the cache variables added; variables of `own` override all others."""
+        """Return `base` with the cache variables. The variables in `own` override all others."""
         result = {**self.defaults, **base, **self.set, **own}
         return {**result, **build_cache_namespace(self.cache, result)}
 
@@ -94,8 +94,7 @@ class CacheEnvironment:
 def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
     """Return CCACHE_NAMESPACE with a digest of nvcc's flag variables, which ccache does not hash.
 
-    The forced includes of extensions are in these variables. Without ccache or flags, the result is
-    empty.
+    The result is {} without ccache, and if both flag variables are unset.
     """
     flags = [variables.get(f"NVCC_{position}_FLAGS", "") for position in ("PREPEND", "APPEND")]
     if cache.kind != "ccache" or not any(flags):
@@ -119,12 +118,13 @@ class ArchLists:
 
 @dataclass(frozen=True)
 class EnvJob:
-    """The inputs of the stage env.
+    """The inputs of the `env` stage.
 
     `flags`, `variables` and `caching` are the settings build.flags, build.env and build.cache.
-    `deps`, `cache` and `source` are input manifests (`source` only with strategy source). `runtime`
-    are extra variables for programs that run. `scripts` are to be sourced in a shell, `wrappers`
-    start a program. `distribute` is the wrapper script for distributed compilation, or "".
+    `deps`, `cache` and `source` are input manifests; `source` is None if torch is not built.
+    `runtime` has more variables for the user's programs. `scripts` set the variables in a shell,
+    `wrappers` start a program. `distribute` is the wrapper script for distributed compilation, or
+    "" if that is off.
     """
 
     profile: str

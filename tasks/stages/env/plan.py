@@ -1,32 +1,26 @@
-"""Plan the stage env, and check that each shell can assign every variable."""
+"""Plan the `env` stage, and check that each shell can assign every variable."""
 
 from collections.abc import Mapping
 
 from tasks.core import shell_quoting
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.errors import KnowledgeError, SettingsError, TorchyardError
-from tasks.core.model import Json, Layout, Stage, System
+from tasks.core.model import Layout, Stage, System
 from tasks.core.resolution import Resolution
-from tasks.knowledge import Knowledge
-from tasks.knowledge.arch_lists import (
-    format_cmake_archs,
-    format_extension_archs,
-    format_torch_cmake_archs,
-)
+from tasks.knowledge import Knowledge, arch_lists
 from tasks.settings.compile_workers import build_distribution_settings
 from tasks.settings.schema import Settings
 from tasks.stages.env.cache_launchers import select_cache_settings
 from tasks.stages.env.model import ArchLists, EnvJob
 
 RECIPE = 4
-_RESERVED_PREFIX = "_torchyard"  # of names under which the scripts save the old values
+_RESERVED_PREFIX = "_torchyard"  # the scripts save old values in variables with this prefix
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
     """Return the stage that resolves the environment and writes its manifests and scripts.
 
-    Raises `SettingsError` if torch cannot be built for the targets. The arch lists in build.env are
-    checked by `tasks.planning.target_resolution`.
+    Raises `SettingsError` if torch cannot be built for the targets.
     """
     _require_writable_variables(settings, choice.system)
     is_windows, build = choice.system == "windows", layout.build
@@ -59,12 +53,22 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
         templates=layout.templates,
         log=layout.logs / "env.log",
     )
+    names = ["system", "strategy", "cuda", "torch", "venv", "ptx", "arch_lists", "runtime"]
+    if job.strategy == "source":
+        names += ["build_type", "blas", "flags", "variables"]
+    names += ["distribute"] * bool(job.distribute)
+    cache_settings = convert_to_json(select_cache_settings(job.variables))
     return Stage(
         name="env",
         kind="env",
         doc="the build's variables: env.* sets them in a shell, run starts a program",
         job=job,
-        fingerprint=_build_env_fingerprint(job),
+        fingerprint={
+            "recipe": RECIPE,
+            "targets": [str(arch) for arch in job.targets],
+            "cache": [job.caching, job.cache_size, cache_settings],
+            **{name: convert_to_json(getattr(job, name)) for name in names},
+        },
         outputs=tuple(
             layout.compute_manifest_path(name) for name in ("env", "extension-env", "cache-env")
         ),
@@ -75,7 +79,10 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
 
 
 def _require_writable_variables(settings: Settings, system: System) -> None:
-    """Raise `SettingsError` with the key of the first variable that a shell cannot assign."""
+    """Raise `SettingsError` for a variable that is set twice or that a shell cannot assign.
+
+    Windows ignores the case of variable names.
+    """
     flags = {n: value for n, value in settings.build.flags.items() if isinstance(value, str)}
     sections = {
         "build.flags": flags,
@@ -83,22 +90,24 @@ def _require_writable_variables(settings: Settings, system: System) -> None:
         "runtime.env": settings.runtime.env,
     }
     for section, variables in sections.items():
-        _require_distinct_names(section, variables, system)
+        seen: dict[str, str] = {}
         for name, value in variables.items():
             location = f"{section}.{name}"
-            if name.lower().startswith(_RESERVED_PREFIX):
-                raise SettingsError(
-                    f"the environment scripts reserve variable names such as {name}",
-                    location=location,
-                    hint=f"choose a name that does not begin with {_RESERVED_PREFIX}",
-                )
+            if (other := seen.setdefault(name.upper(), name)) != name and system == "windows":
+                message = f"{other} and {name} are the same variable on Windows"
+                raise SettingsError(message, location=location, hint="remove one of them")
             try:
-                _check_assignable(system, name, value)
+                _require_assignable(system, name, value)
             except TorchyardError as error:
                 raise SettingsError(error.message, location=location, hint=error.hint) from error
 
 
-def _check_assignable(system: System, name: str, value: str) -> None:
+def _require_assignable(system: System, name: str, value: str) -> None:
+    if name.lower().startswith(_RESERVED_PREFIX):
+        raise TorchyardError(
+            f"the environment scripts reserve variable names such as {name}",
+            hint=f"choose a name that does not begin with {_RESERVED_PREFIX}",
+        )
     if system == "windows":
         shell_quoting.format_cmd_assignment(name, value)
         shell_quoting.format_cmd_assignment(name, value, delayed=True)
@@ -107,55 +116,27 @@ def _check_assignable(system: System, name: str, value: str) -> None:
     shell_quoting.format_powershell_assignment(name, value)
 
 
-def _require_distinct_names(section: str, variables: Mapping[str, str], system: System) -> None:
-    """Raise `SettingsError` for names that differ only by case on Windows, which ignores case."""
-    seen: dict[str, str] = {}
-    for name in variables if system == "windows" else ():
-        if duplicate := seen.get(name.upper()):
-            raise SettingsError(
-                f"{duplicate} and {name} are the same variable on Windows",
-                location=f"{section}.{name}",
-                hint="remove one of them",
-            )
-        seen[name.upper()] = name
-
-
 def _build_arch_lists(choice: Resolution, knowledge: Knowledge) -> ArchLists:
     targets, ptx, torch, key = choice.targets, choice.ptx, "", "target.ptx"
     if not targets:
         return ArchLists()
     try:
-        cmake, key = format_cmake_archs(targets, ptx), "torch.version"
+        cmake, key = arch_lists.format_cmake_archs(targets, ptx), "torch.version"
         if choice.strategy == "source":
-            torch = format_torch_cmake_archs(knowledge, choice.torch, targets, ptx)
+            torch = arch_lists.format_torch_cmake_archs(knowledge, choice.torch, targets, ptx)
     except KnowledgeError as error:
         raise SettingsError(error.message, location=key, hint=error.hint) from error
     try:
-        extensions = format_extension_archs(knowledge, choice.torch, targets, ptx)
+        extensions = arch_lists.format_extension_archs(knowledge, choice.torch, targets, ptx)
     except KnowledgeError:
-        # the stage of an extension reports this error. Here, the list is one that torch rejects:
-        # with an empty list, a manual build would target the GPU of this machine
+        # the stage of an extension reports this error. The list here is one that torch rejects,
+        # because a manual build with an empty list would target the GPU of this machine
         extensions = ";".join(map(str, sorted(set(targets))))
     return ArchLists(torch, extensions, cmake)
 
 
-def _build_env_fingerprint(job: EnvJob) -> dict[str, Json]:
-    """Return the fingerprint of the stage; build.flags and build.env count if torch is built."""
-    names = ["system", "strategy", "cuda", "torch", "venv", "ptx", "arch_lists", "runtime"]
-    if job.strategy == "source":
-        names += ["build_type", "blas", "flags", "variables"]
-    names += ["distribute"] * bool(job.distribute)
-    settings = convert_to_json(select_cache_settings(job.variables))
-    return {
-        "recipe": RECIPE,
-        "targets": [str(arch) for arch in job.targets],
-        "cache": [job.caching, job.cache_size, settings],
-        **{n: convert_to_json(getattr(job, n)) for n in names},
-    }
-
-
 def _resolve_wrapper_script(settings: Settings, layout: Layout, choice: Resolution) -> str:
-    """Return the path of the wrapper script for distributed compilation, or "" without it."""
+    """Return the path of the wrapper script for distributed compilation, or "" if it is off."""
     kind = settings.build.distribute
     if kind != "off" and choice.system == "windows":
         raise SettingsError(
@@ -168,6 +149,5 @@ def _resolve_wrapper_script(settings: Settings, layout: Layout, choice: Resoluti
 
 def _normalize_names(variables: Mapping[str, str], choice: Resolution) -> dict[str, str]:
     """Return the variables, with upper-case names on Windows, where case is ignored."""
-    if choice.system != "windows":
-        return dict(variables)
-    return {name.upper(): value for name, value in variables.items()}
+    is_windows = choice.system == "windows"
+    return {name.upper() if is_windows else name: value for name, value in variables.items()}

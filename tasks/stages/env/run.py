@@ -1,17 +1,19 @@
-"""Run the stage env: install the tree's requirements, resolve and write the environments."""
+"""Run the `env` stage: install the tree's requirements, resolve and write the environments."""
 
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path, PurePath
-from typing import Any
 
 from tasks.compiler_cache import distributed_compilation_io as distribute
 from tasks.core.deps_model import CompilerCache, DepsManifest
 from tasks.core.errors import TorchyardError
 from tasks.stages.env.cache_launchers import build_cache_environment
-from tasks.stages.env.environment_variables import resolve_environments, resolve_runtime_environment
+from tasks.stages.env.environment_variables import (
+    MAX_JOBS_REASON,
+    resolve_environments,
+    resolve_runtime_environment,
+)
 from tasks.stages.env.model import CacheEnvironment, Environment, EnvJob
-from tasks.stages.env.variable_reasons import MAX_JOBS_REASON
 from tasks.stages.source.model import SourceTree
 from tasks.system import environments, files, manifests
 from tasks.system.hardware import capacity
@@ -30,7 +32,7 @@ def run(job: EnvJob) -> tuple[Environment, Environment, CacheEnvironment]:
     if job.distribute:
         distribute.write_wrapper_script(job.distribute)
     build_environment, extension = resolve_environments(job, deps, cache, tree)
-    paths = [Path(tree) / name for name in _REQUIREMENT_FILES] if tree else []
+    paths = [Path(tree, name) for name in _REQUIREMENT_FILES if tree]
     if requirement_files := tuple(path for path in paths if path.is_file()):
         options = InstallOptions(deps.toolkit.pins if deps.toolkit else (), files=requirement_files)
         installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
@@ -58,7 +60,7 @@ def _read_inputs(job: EnvJob) -> tuple[DepsManifest, CompilerCache, str]:
 
 
 def write_scripts(job: EnvJob, environment: Environment) -> None:
-    """Write the script env.* of each shell; add MAX_JOBS for manual builds if it is not set."""
+    """Write the script env.* of each shell, with MAX_JOBS for manual builds if it is not set."""
     if "MAX_JOBS" not in environment.set:
         environment = replace(
             environment,
@@ -80,21 +82,7 @@ def write_wrappers(job: EnvJob, environment: Environment) -> None:
 
 
 def render_script(job: EnvJob, script: PurePath, environment: Environment) -> str:
-    """Return the content of a script, with the byte order mark or line ends for its shell."""
-    values = _build_template_values(job, environment)
-    text = render_template(job.templates / f"{script.name}.j2", values)
-    match script.suffix:
-        case ".ps1":
-            # Windows PowerShell 5.1 reads a script as UTF-8 only with this byte order mark
-            return "\ufeff" + text
-        case ".bat":
-            # goto and call find labels only with CRLF line ends
-            return text.replace("\n", "\r\n")
-    return text
-
-
-def _build_template_values(job: EnvJob, environment: Environment) -> dict[str, Any]:
-    """Return the values for the script templates.
+    """Return the content of a script, with the byte order mark or line ends for its shell.
 
     A default is left out if the environment sets or unsets the same variable.
     """
@@ -104,7 +92,7 @@ def _build_template_values(job: EnvJob, environment: Environment) -> dict[str, A
     plain = [text for pair in environment.set.items() for text in pair]
     texts = [*plain, *environment.defaults.values(), *reasons.values(), job.profile]
     folders = [folder for row in environment.prepend.values() for folder in row]
-    return {
+    values = {
         "profile": job.profile,
         "names": environment.names,
         "set": list(environment.set.items()),
@@ -115,3 +103,9 @@ def _build_template_values(job: EnvJob, environment: Environment) -> dict[str, A
         "why": reasons,
         "ascii": "".join([*texts, *folders]).isascii(),
     }
+    text = render_template(job.templates / f"{script.name}.j2", values)
+    if script.suffix == ".ps1":
+        # Windows PowerShell 5.1 reads a script as UTF-8 only with this byte order mark
+        return "\ufeff" + text
+    # goto and call of cmd find labels only with CRLF line ends
+    return text.replace("\n", "\r\n") if script.suffix == ".bat" else text

@@ -28,10 +28,9 @@ def find_abi_differences(
 
     Headers and symbols are compared only if both torch builds have the same release and CUDA.
     """
-    surfaces = (before.surface, after.surface)
     old, new = (
-        convert_to_json(replace(surface, headers="", symbols="", identity=""))
-        for surface in surfaces
+        convert_to_json(replace(details.surface, headers="", symbols="", identity=""))
+        for details in (before, after)
     )
     yield from describe_changes(find_changes(old, new), _FACT_NAMES)
     if (before.surface.release, before.surface.cuda) == (after.surface.release, after.surface.cuda):
@@ -60,15 +59,11 @@ def _compare_symbols(
     after: Sequence[str] | None,
     format_symbol: Callable[[str], str],
 ) -> Iterator[str]:
-    verb = "added" if before is None else "removed"
     if before is None or after is None:
-        yield f"{name} was {verb}"
+        yield f"{name} was {'added' if before is None else 'removed'}"
         return
-    changes = {
-        "no longer exports": set(before) - set(after),
-        "now exports": set(after) - set(before),
-    }
-    for verb, symbols in changes.items():
+    removed, added = set(before) - set(after), set(after) - set(before)
+    for verb, symbols in {"no longer exports": removed, "now exports": added}.items():
         if symbols:
             more = _format_more(len(symbols) - 1, "symbol")
             yield f"{name} {verb} {format_symbol(min(symbols))}{more}"
@@ -79,7 +74,7 @@ def _format_more(count: int, kind: str) -> str:
 
 
 def list_changes(job: ExtensionJob) -> tuple[str, ...]:
-    """Return a line for each ABI change since the last build, () if the details are unknown."""
+    """Return a line for each ABI change since the last build, or () if the changes are unknown."""
     try:
         built = manifests.read_manifest(job.manifest, BuiltExtension).surface
         current = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
@@ -91,10 +86,10 @@ def list_changes(job: ExtensionJob) -> tuple[str, ...]:
         abi_fingerprint_store_io.read_stored_parts(job.abi_folder, name)
         for name in (built, current)
     )
-    return tuple(find_abi_differences(before, after, _format_symbol)) if before and after else ()
 
+    def format_symbol(symbol: str) -> str:
+        # The parameters of a long symbol are left out
+        demangled, short = exported_symbols_io.demangle_symbol(symbol)
+        return demangled if len(demangled) <= 80 or demangled == short else f"{short}(…)"
 
-def _format_symbol(symbol: str) -> str:
-    """Return the demangled symbol. Above 80 characters, its parameters are replaced by `(…)`."""
-    demangled, short = exported_symbols_io.demangle_symbol(symbol)
-    return demangled if len(demangled) <= 80 or demangled == short else f"{short}(…)"
+    return tuple(find_abi_differences(before, after, format_symbol)) if before and after else ()

@@ -1,8 +1,8 @@
 """Build the wheel of one extension against the installed torch.
 
 pip 21.3 and later build in the source tree, so that a build that is retried with fewer jobs reuses
-Ninja's outputs. Two kinds of builds start from scratch: scikit-build-core builds in a temporary
-folder, and pip before 25.3 removes the outputs of a project without pyproject.toml.
+Ninja's outputs. There are two exceptions: scikit-build-core builds in a temporary folder, and pip
+before 25.3 removes the outputs of a project without pyproject.toml.
 """
 
 import contextlib
@@ -12,12 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from tasks.compiler_cache import cache_program_io, remote_cache_io
-from tasks.compiler_cache.cache_program_io import CacheMeasurement
-from tasks.compiler_cache.distributed_compilation_io import (
-    CompileDistribution,
-    distribute_compilations,
-)
+from tasks.compiler_cache import distributed_compilation_io, remote_cache_io
+from tasks.compiler_cache.cache_program_io import CacheMeasurement, measure_cache
 from tasks.core.build_activity import BuildActivity
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import CommandFailedError
@@ -30,15 +26,8 @@ from tasks.runlog import build_history_io, run_record_io
 from tasks.runlog.run_record import Edge
 from tasks.settings.compile_workers import DISTRIBUTE_VARIABLE
 from tasks.stages.env.model import CacheEnvironment
-from tasks.stages.extensions import extension_sources_io
+from tasks.stages.extensions import extension_environment_io, extension_sources_io
 from tasks.stages.extensions.extension_code_io import ArchGuard
-from tasks.stages.extensions.extension_environment_io import (
-    add_reproducible_flags,
-    compute_job_count,
-    find_job_limit,
-    read_build_environment,
-    set_job_count,
-)
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.system import files, manifests, shell
 from tasks.system.output import print_line, show_progress
@@ -50,23 +39,21 @@ def use_compiler_cache(
 ) -> Iterator[CacheMeasurement]:
     """Yield a measurement whose `env` uses the compiler cache, then print the cache hits.
 
-    Variables that the extension's settings define keep their values.
+    The variables in the extension's settings keep their values.
     """
     wrapped = caching.wrapped
     if env.get(DISTRIBUTE_VARIABLE) and not caching.cache.kind:
         # as with a cache, CC is not wrapped with CUDA: CC is nvcc's host compiler
         names = ("CXX",) if env.get("CUDA_HOME") else ("CXX", "CC")
         wrapped = {name: (job.workers.script, env[name]) for name in names if name in env}
-    wrappers = {name: str(path) for name, path in _write_wrapper_scripts(job, wrapped).items()}
-    cached_env = caching.build_compiler_environment(env, {**wrappers, **job.env})
-    log = Path(job.work) / "cache.log"
+    scripts = _write_wrapper_scripts(job, wrapped)
+    cached_env = caching.build_compiler_environment(env, {**scripts, **job.env})
     cache, measured = caching.cache, CacheMeasurement(cached_env)
+    remote = remote_cache_io.open_remote_environment(cache, job.cache_remote, cached_env, job.work)
     try:
         with (
-            remote_cache_io.open_remote_environment(
-                cache, job.cache_remote, cached_env, job.work
-            ) as cached_build,
-            cache_program_io.measure_cache(cache, cached_build, log) as measured,
+            remote as cached_build,
+            measure_cache(cache, cached_build, Path(job.work, "cache.log")) as measured,
         ):
             yield measured
     finally:
@@ -77,9 +64,9 @@ def use_compiler_cache(
 
 def _write_wrapper_scripts(
     job: ExtensionJob, wrapped: Mapping[str, tuple[str, ...]]
-) -> dict[str, Path]:
-    """Write a script with each variable's command, named as its compiler, and return the paths."""
-    folder = Path(job.work) / "compilers"
+) -> dict[str, str]:
+    """Write a script with the command of each variable, named as its compiler. Return the paths."""
+    folder = Path(job.work, "compilers")
     if not wrapped or shlex.quote(str(folder)) != str(folder):
         return {}  # torch before 2.14 does not quote CXX in a command line
     files.create_owned_folder(folder)
@@ -88,18 +75,19 @@ def _write_wrapper_scripts(
         path = folder / Path(words[-1]).name
         files.write_atomic(path, f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         path.chmod(0o755)
-        scripts[variable] = path
+        scripts[variable] = str(path)
     return scripts
 
 
 def build_extension(job: ExtensionJob, deps: DepsManifest, tree: Path) -> Path:
     """Build the wheel of the source `tree` and return its path. Raises the first compile error."""
-    landing = Path(job.work) / "landing"
+    landing = Path(job.work, "landing")
     files.remove_owned(landing)
     files.create_owned_folder(landing)
     show_progress("compiling")
     date = extension_sources_io.read_commit_date(job)
-    env = add_reproducible_flags(job, deps, read_build_environment(job), date)
+    base = extension_environment_io.read_build_environment(job)
+    env = extension_environment_io.add_reproducible_flags(job, deps, base, date)
     argv = build_wheel_command(job, deps, tree)
     _compile_extension(job, deps, Command(argv, env, f"build {job.name}", log=job.log), tree)
     (wheel,) = landing.glob("*.whl")
@@ -116,28 +104,24 @@ def build_wheel_command(job: ExtensionJob, deps: DepsManifest, tree: PurePath) -
 def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, tree: Path) -> None:
     """Run the build, retry it with fewer jobs if needed, and append it to the build history."""
     caching = manifests.read_manifest(job.caching, CacheEnvironment)
-    jobs = compute_job_count(job, deps, caching, command.env)
+    jobs = extension_environment_io.compute_job_count(job, deps, caching, command.env)
     past = tuple(build_history_io.read_history(job.runs))
-    limit = find_job_limit(job)
-    scheduler = JobScheduler(
-        jobs,
-        job.pool,
-        build_history_io.collect_peaks(past),
-        old_make=build_history_io.has_old_make(past),
-        limit=limit,
-    )
+    limit = extension_environment_io.find_job_limit(job)
+    peaks, old_make = build_history_io.collect_peaks(past), build_history_io.has_old_make(past)
+    scheduler = JobScheduler(jobs, job.pool, peaks, old_make=old_make, limit=limit)
     # True if the jobs of other builds are counted separately
     alone = scheduler.jobs is not None or limit != job.jobs
     launcher = caching.cache.path if caching.cache.kind else job.workers.script
     compilers = [command.env.get(name, "") for name in ("CC", "CXX")]
     workers_log = Path(job.work) / "workers.log"
-    start_time, distribution = time.monotonic(), CompileDistribution(command.env)
+    start_time = time.monotonic()
+    distribution = distributed_compilation_io.CompileDistribution(command.env)
     measured = CacheMeasurement(command.env)
     try:
         with reserve_build_slot(alone=alone):
             start_time = time.monotonic()
             with (
-                distribute_compilations(
+                distributed_compilation_io.distribute_compilations(
                     job.workers, launcher, compilers, command.env, workers_log
                 ) as distribution,
                 use_compiler_cache(job, caching, distribution.env) as measured,
@@ -146,12 +130,10 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
                 scheduler.progress_monitor = ProgressMonitor(measured.hit_rate)
                 toolkit_version = deps.toolkit.version if deps.toolkit else None
                 guard = ArchGuard(job, load_knowledge(Path(job.knowledge)), toolkit_version)
-                scheduler.run_build(
-                    _build_start_callback(job, scheduler, replace(command, env=measured.env), guard)
-                )
+                cached_command = replace(command, env=measured.env)
+                scheduler.run_build(_build_start_callback(job, scheduler, cached_command, guard))
     finally:
-        counts = measured.counts
-        if counts:
+        if counts := measured.counts:
             run_record_io.record_cache(counts.hits, counts.misses)
         build_history_io.append_run(
             job.runs,
@@ -167,11 +149,10 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
 
 
 def _read_edges(tree: Path, scheduler: JobScheduler) -> Iterator[Edge]:
-    """Yield the Ninja edges of this build.
+    """Yield the Ninja edges of this build. Edges of earlier builds in the same logs are omitted.
 
     Ninja's logs are read lazily: an unreadable log must not hide a build failure. They can be
-    anywhere in the tree, since the extension chooses the folder. Edges of earlier builds are
-    omitted: a logged output counts only if this build reported that the output was finished.
+    anywhere in the tree, since the extension chooses the folder.
     """
     finished = scheduler.edge_times.finished
     logs = tree.rglob(".ninja_log") if finished else ()
@@ -188,7 +169,7 @@ def _build_start_callback(
         return scheduler.sample_activity()
 
     def start_build(jobs: int | None, more: Mapping[str, str], take: LineHandler) -> None:
-        env = {**set_job_count(job, command.env, jobs), **more}
+        env = {**extension_environment_io.set_job_count(job, command.env, jobs), **more}
         with progress_io.report_build_progress(read_activity) as follow:
 
             def forward_line(line: str) -> None:

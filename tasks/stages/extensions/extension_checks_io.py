@@ -9,21 +9,20 @@ from tasks.settings.schema import Settings
 def check_extensions(settings: Settings, root: Path) -> None:
     """Raise `SettingsError` for a path without a project, or a missing smoke script or patch."""
     for index, extension in enumerate(settings.extensions):
-        key = f"extensions.{index} ({extension.name})"
+        place, hint = f"extensions.{index} ({extension.name})", "correct the path"
         folder = root / (extension.path or "") / (extension.subdirectory or "")
-        project_files = (folder / name for name in ("setup.py", "pyproject.toml"))
         if extension.path and not folder.is_dir():
-            message, hint = f"the folder {folder} does not exist", "correct the path"
-            raise SettingsError(message, location=f"{key}.path", hint=hint)
+            message = f"the folder {folder} does not exist"
+            raise SettingsError(message, location=f"{place}.path", hint=hint)
+        project_files = (folder / name for name in ("setup.py", "pyproject.toml"))
         if extension.path and not any(file.is_file() for file in project_files):
             message = f"{folder} has no setup.py or pyproject.toml"
             hint = "set the folder of the project, or set subdirectory"
-            raise SettingsError(message, location=f"{key}.path", hint=hint)
+            raise SettingsError(message, location=f"{place}.path", hint=hint)
         if extension.smoke and not (root / extension.smoke.script).is_file():
             message = f"the script {extension.smoke.script} does not exist"
             hint = "set the path of a Python file, relative to the checkout"
-            raise SettingsError(message, location=f"{key}.smoke.script", hint=hint)
-        for patch in extension.patches:
-            if not (root / patch).is_file():
-                message = f"the patch {root / patch} does not exist"
-                raise SettingsError(message, location=f"{key}.patches", hint="correct the path")
+            raise SettingsError(message, location=f"{place}.smoke.script", hint=hint)
+        for patch in (root / patch for patch in extension.patches if not (root / patch).is_file()):
+            message = f"the patch {patch} does not exist"
+            raise SettingsError(message, location=f"{place}.patches", hint=hint)

@@ -6,8 +6,10 @@ import re
 import threading
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.parser import HeaderParser
+from functools import partial
 from pathlib import Path, PurePath
 
 from tasks.core.deps_model import DepsManifest
@@ -32,7 +34,7 @@ _ARCH_SETTING = re.compile(r"^[^#]*(?:-gencode|compute_\{?\w|TORCH_CUDA_ARCH_LIS
 
 @dataclass(frozen=True)
 class Project:
-    """A `folder` with setup.py or pyproject.toml; `shown` is the path of setup.py in messages."""
+    """A `folder` with setup.py or pyproject.toml. `shown` is the path of setup.py in messages."""
 
     folder: Path
     shown: PurePath
@@ -41,13 +43,17 @@ class Project:
     def name(self) -> str:
         """Return the name in the project's metadata, "" if only a build can determine it."""
         parsers: dict[str, Callable[[str], str]] = {
-            "pyproject.toml": _parse_toml_name,
+            "pyproject.toml": lambda text: str(tomllib.loads(text)["project"].get("name", "")),
             "setup.cfg": _parse_cfg_name,
             "setup.py": _parse_setup_name,
             "PKG-INFO": lambda text: HeaderParser().parsestr(text).get("Name", ""),
         }
-        names = (parse(self._read_text(file)) for file, parse in parsers.items())
-        return next(filter(None, names), "")
+        for file, parse in parsers.items():
+            # A file that cannot be parsed has no name; another file may have it
+            with suppress(SyntaxError, ValueError, KeyError, AttributeError, configparser.Error):
+                if name := parse(self._read_text(file)):
+                    return name
+        return ""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -72,36 +78,23 @@ def locate_project(job: ExtensionJob) -> Project:
     return Project(folder, job.original / job.subdirectory / "setup.py")
 
 
-def _parse_toml_name(text: str) -> str:
-    try:
-        return str(tomllib.loads(text).get("project", {}).get("name", ""))
-    except (tomllib.TOMLDecodeError, AttributeError):
-        return ""
-
-
 def _parse_cfg_name(text: str) -> str:
     parser = configparser.RawConfigParser()
-    try:
-        parser.read_string(text)
-    except configparser.Error:
-        return ""
+    parser.read_string(text)
     return parser.get("metadata", "name", fallback="")
 
 
 def _parse_setup_name(text: str) -> str:
     """Return the `name` argument of setup(), "" if it is not a string or a string variable."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return ""
+    nodes = [*ast.walk(ast.parse(text))]
     texts = {
         target.id: node.value.value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"setup", "setuptools.setup"}:
             for value in (one.value for one in node.keywords if one.arg == "name"):
                 name = value.value if isinstance(value, ast.Constant) else None
@@ -122,27 +115,24 @@ def read_library_archs(
     The keys of `recorded` are the files of the wheel; `unpacked` is the folder with these files.
     Raises `BadArtifactError` if the code does not run on every target.
     """
-    archs: dict[str, tuple[str, ...]] = {}
-    cubins, ptx = set[Arch](), set[Arch]()
-    toolkit_version = deps.toolkit.version if deps.toolkit and job.kind != "wheel" else None
     reader = MachineCodeReader(deps.cuobjdump or "")
-    for name in wheel_archive_io.list_libraries(recorded):
-        code = reader.read_images(unpacked / name).code
-        if code.cubins or code.ptx:
-            _require_targets(job, name, code, toolkit_version)
-            cubins, ptx = cubins | code.cubins, ptx | code.ptx
-            archs[name] = code.names
-    if archs:
-        combined = MachineCode(frozenset(cubins), frozenset(ptx))
-        _require_targets(job, "the wheel", combined, toolkit_version)
-    return archs
+    libraries = wheel_archive_io.list_libraries(recorded)
+    codes = {name: reader.read_images(unpacked / name).code for name in libraries}
+    codes = {name: code for name, code in codes.items() if code.cubins or code.ptx}
+    cubins = (arch for code in codes.values() for arch in code.cubins)
+    ptx = (arch for code in codes.values() for arch in code.ptx)
+    combined = {"the wheel": MachineCode(frozenset(cubins), frozenset(ptx))} if codes else {}
+    toolkit_version = deps.toolkit.version if deps.toolkit and job.kind != "wheel" else None
+    for name, code in {**codes, **combined}.items():
+        _require_targets(job, name, code, toolkit_version)
+    return {name: code.names for name, code in codes.items()}
 
 
 def needs_device_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, str]) -> bool:
     """Return True if a library of the wheel must contain device code.
 
-    That is the case if the settings require CUDA, or if the source has .cu files. Exception: a
-    wheel with .cu files and without libraries compiles these files at first use.
+    It must if the settings require CUDA or the source has .cu files. A wheel that has .cu files and
+    no libraries compiles these files at first use, so it needs no device code.
     """
     if not job.targets or job.kind == "wheel":
         return False
@@ -157,8 +147,8 @@ def build_missing_code_error(job: ExtensionJob) -> BadArtifactError:
     """Return the error for a wheel that must contain device code but has none."""
     project, place = locate_project(job), f"extensions ({job.name})"
     sources = [path.as_posix() for path in source_trees.find_kernels(job.tree / job.subdirectory)]
-    reason = f"its source has {format_short_list(sources, 2)}" if sources else ""
-    reason = reason or f"{place}.cuda is required"
+    has_sources = f"its source has {format_short_list(sources, 2)}"
+    reason = has_sources if sources else f"{place}.cuda is required"
     return BadArtifactError(
         f"{job.name} was built without device code, but {reason}",
         location=project.find_line(_GPU_CHECK) or place,
@@ -167,7 +157,7 @@ def build_missing_code_error(job: ExtensionJob) -> BadArtifactError:
 
 
 def _list_code_hints(job: ExtensionJob, project: Project) -> Iterable[str]:
-    """Yield hints to get the .cu files compiled, the most likely first."""
+    """Yield hints how to compile the .cu files, the most likely hint first."""
     place, forced = f"extensions ({job.name})", job.env.get("FORCE_CUDA")
     cuda_variables = [
         name for name in project.variables if "CUDA" in name and name not in _NO_CUDA_SWITCHES
@@ -186,8 +176,7 @@ def _list_code_hints(job: ExtensionJob, project: Project) -> Iterable[str]:
 def _require_targets(job: ExtensionJob, name: str, code: MachineCode, maker: str | None) -> None:
     knowledge = load_knowledge(Path(job.knowledge))
     targets = select_library_targets(PurePath(name).name, job.targets)
-    missing = [arch for arch in targets if not can_run_code(knowledge, code, arch, maker=maker)]
-    if missing:
+    if missing := [one for one in targets if not can_run_code(knowledge, code, one, maker=maker)]:
         archs = ", ".join(map(str, sorted(code.cubins))) or "no arch"
         place, targets_text = f"extensions ({job.name})", ", ".join(map(str, sorted(missing)))
         raise BadArtifactError(
@@ -214,18 +203,19 @@ def parse_nvcc_archs(command: str) -> MachineCode | None:
     # -arch=sm_89 means both the machine code and the PTX of sm_89
     alone = [f"{arch},{arch.replace('sm_', 'compute_')}" for arch in _ARCH_OPTION.findall(command)]
     options = " ".join([*_GENCODE_OPTION.findall(command), *alone])
-    archs: dict[str, set[Arch]] = {"sm": set(), "compute": set()}
-    for kind, digits in _CODE_NAME.findall(options):
-        archs[kind].add(Arch.parse_capability(f"sm_{digits}"))
-    cubins, ptx = map(frozenset, archs.values())
-    return MachineCode(cubins, ptx) if cubins or ptx else None
+    names = _CODE_NAME.findall(options)
+    cubins, ptx = (
+        frozenset(Arch.parse_capability(f"sm_{digits}") for one, digits in names if one == kind)
+        for kind in ("sm", "compute")
+    )
+    return MachineCode(cubins, ptx) if names else None
 
 
 @dataclass
 class ArchGuard:
-    """A check of a build's nvcc commands. If one omits a target, `stop` and `error` are set.
+    """A check that nvcc compiles for all targets. If it does not, `stop` and `error` are set.
 
-    `maker` is the version of the CUDA toolkit that compiles.
+    `maker` is the version of the CUDA toolkit that compiles, or None if unknown.
     """
 
     job: ExtensionJob
@@ -236,7 +226,7 @@ class ArchGuard:
 
     def check_build_file(self) -> None:
         """Check the nvcc options in each build.ninja of the current build."""
-        folder = Path(self.job.tree) / self.job.subdirectory / "build"
+        folder = Path(self.job.tree, self.job.subdirectory, "build")
         for file in folder.glob("temp*/build.ninja"):
             options, edges, _ = file.read_text("utf-8", errors="replace").partition("\nbuild ")
             for line in options.splitlines() if edges else ():
@@ -249,13 +239,9 @@ class ArchGuard:
         library, code = _EXTENSION_NAME.search(line), parse_nvcc_archs(line)
         if library is None or code is None or _CPP_EXTENSION_DEFINE not in line:
             return
+        runs_on = partial(can_run_code, self.knowledge, code, maker=self.maker)
         targets = select_library_targets(library[1], self.job.targets)
-        missing = [
-            str(arch)
-            for arch in targets
-            if not can_run_code(self.knowledge, code, arch, maker=self.maker)
-        ]
-        if missing:
+        if missing := [str(arch) for arch in targets if not runs_on(arch)]:
             project = locate_project(self.job)
             archs = ", ".join(map(str, sorted(code.cubins | code.ptx)))
             self.error = TorchyardError(
@@ -268,7 +254,6 @@ class ArchGuard:
 
 
 def _list_arch_hints(job: ExtensionJob, project: Project) -> Iterator[str]:
-    """Yield hints to make setup.py compile for the targets."""
     place = f"extensions ({job.name})"
     digits = ";".join(f"{arch.major}{arch.minor}" for arch in job.targets)
     for name in (name for name in project.variables if "ARCH" in name):

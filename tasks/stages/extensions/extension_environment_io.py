@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from tasks.core.deps_model import DepsManifest
 from tasks.core.errors import BadArtifactError, TorchyardError
@@ -35,9 +34,8 @@ def read_extension_environment(job: ExtensionJob) -> Mapping[str, str]:
 
 
 def read_build_environment(job: ExtensionJob) -> Mapping[str, str]:
-    """Return the extension's environment, build requirements first on PYTHONPATH and PATH."""
-    env = dict(read_extension_environment(job))
-    folder = locate_build_requirements(job)
+    """Return the extension's environment, with build requirements first on PYTHONPATH and PATH."""
+    env, folder = dict(read_extension_environment(job)), locate_build_requirements(job)
     paths = {"PYTHONPATH": folder, "PATH": folder / "bin"} if folder.is_dir() else {}
     for name, path in paths.items():
         env[name] = os.pathsep.join([str(path), *filter(None, [env.get(name, "")])])
@@ -49,9 +47,9 @@ def add_reproducible_flags(
 ) -> dict[str, str]:
     """Return the environment with flags that make the build reproducible in any checkout.
 
-    The flags are in no manifest, so that they never cause a rebuild. setuptools passes CPPFLAGS to
-    the C and C++ compilers. nvcc gets no such flag: a different value of nvcc's variable in each
-    checkout would prevent cache hits of ccache.
+    No manifest contains these flags, so they never cause a rebuild. setuptools passes CPPFLAGS to
+    the C and C++ compilers. nvcc gets no such flag, which would prevent cache hits of ccache:
+    nvcc's variable would have another value in each checkout.
     """
     flag = f"-ffile-prefix-map={job.deps.parent}=."
     major = deps.cxx.version.partition(".")[0]
@@ -64,7 +62,7 @@ def add_reproducible_flags(
 
 def locate_build_requirements(job: ExtensionJob) -> Path:
     """Return the folder of the build requirements. It may not exist."""
-    return Path(job.work) / "requires"
+    return Path(job.work, "requires")
 
 
 def merge_environment(job: ExtensionJob, shared: Mapping[str, str]) -> dict[str, str]:
@@ -101,12 +99,15 @@ def compute_job_count(
 
 
 def find_job_limit(job: ExtensionJob) -> int | None:
-    """Return the highest job count in the extension's env, else build.jobs (None for `auto`)."""
+    """Return the highest job count in the extension's env, or else `job.jobs`."""
     return max(_read_job_numbers(job).values(), default=job.jobs)
 
 
 def set_job_count(job: ExtensionJob, env: Mapping[str, str], jobs: int | None) -> dict[str, str]:
-    """Return `env` with the job count `jobs` or a lower one in job.env; without one for None."""
+    """Return `env` with the job count `jobs`, or with no job count if `jobs` is None.
+
+    A lower job count in the extension's env takes precedence.
+    """
     result = {name: value for name, value in env.items() if name not in JOB_COUNT_VARIABLES}
     if jobs is not None:
         numbers = _read_job_numbers(job)
@@ -120,17 +121,16 @@ def _read_job_numbers(job: ExtensionJob) -> dict[str, int]:
 
 
 def locate_forced_header(job: ExtensionJob) -> Path:
-    """Return the path of the header that is forced into each source. It may not exist."""
-    return Path(job.work) / "forced.h"
+    """Return the path of the header that includes all headers of `job.includes`."""
+    return Path(job.work, "forced.h")
 
 
 def format_forced_header(includes: Sequence[str]) -> str:
-    """Return the text of the forced header. For C, a C++ header has its C name or is omitted."""
+    """Return the text of a header that includes others. In C, it includes only the C headers."""
     in_c = [f"{name[1:]}.h" if name in _C_HEADERS else name for name in includes]
-    plain = [name for name in in_c if name.endswith(".h")]
-    lines = ["#ifdef __cplusplus", *(f"#include <{name}>" for name in includes)]
-    lines += ["#else", *(f"#include <{name}>" for name in plain), "#endif", ""]
-    return "\n".join(lines)
+    lines = ["#ifdef __cplusplus", *(f"#include <{name}>" for name in includes), "#else"]
+    lines += [f"#include <{name}>" for name in in_c if name.endswith(".h")]
+    return "\n".join([*lines, "#endif", ""])
 
 
 # the profile provides these packages: never download them for an extension
@@ -139,7 +139,7 @@ _INSTALL_LOCK = threading.Lock()
 
 
 def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
-    """Write the forced header, and install the extension's build requirements.
+    """Write the header that all source files include, and install the build requirements.
 
     Only one extension installs at a time. Each extension has a separate folder, because extensions
     that build in parallel may need different versions of a package.
@@ -151,16 +151,15 @@ def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
         folder = locate_build_requirements(job)
         files.remove_owned(folder)
         overlay = PurePath(deps.overlay) if deps.overlay else None
-        missing = _find_missing(job.requires, deps, overlay)
-        if not missing:
+        if not (missing := _find_missing(job.requires, deps, overlay)):
             return
         names = ", ".join(missing)
         show_progress(f"installing {names}")
         installer = PackageInstaller(deps.python, environments.find_uv(), job.log, folder)
         installer.install_locked(job.locked_requires)
         pins = deps.toolkit.pins if deps.toolkit else ()
-        options = InstallOptions(pins, options=() if job.isolated else ("--no-build-isolation",))
         purpose = f"install the build requirements of {job.name}"
+        options = InstallOptions(pins, options=() if job.isolated else ("--no-build-isolation",))
         installer.install_requirements(missing, options, purpose)
         if (folder / "torch").exists():
             files.remove_owned(folder)
@@ -179,8 +178,7 @@ def _install_runtime_requirements(
     installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
     if deps.overlay is None:
         installer.install_locked(job.locked)
-    missing = _find_missing(requirements, deps, None)
-    names = ", ".join(missing)
+    names = ", ".join(missing := _find_missing(requirements, deps, None))
     if missing and deps.overlay is not None:
         print_warning(f"{job.name} requires {names}: install this for {deps.python}")
     elif missing:
@@ -188,10 +186,9 @@ def _install_runtime_requirements(
         # keep the versions of torch, the toolkit, and the packages that other running builds use
         installed = wheel_requirements_io.list_installed_packages(deps.python)
         pins = tuple(f"{name}=={version}" for name, version in sorted(installed.items()))
+        purpose = f"install the requirements of {job.name}"
         try:
-            installer.install_requirements(
-                missing, InstallOptions(pins), f"install the requirements of {job.name}"
-            )
+            installer.install_requirements(missing, InstallOptions(pins), purpose)
         except TorchyardError as error:  # may be an outdated pin that the extension works without
             print_warning(f"cannot install {names}, which {job.name} requires: {error.message}")
 
@@ -200,9 +197,7 @@ def _find_missing(
     requirements: Iterable[str], deps: DepsManifest, overlay: PurePath | None
 ) -> tuple[str, ...]:
     others = tuple(
-        requirement
-        for requirement in requirements
-        if canonicalize_name(Requirement(requirement).name) not in _MANAGED_PACKAGES
+        one for one in requirements if Requirement(one).name.lower() not in _MANAGED_PACKAGES
     )
     if not others:
         return ()
@@ -219,9 +214,8 @@ def install_extension(
         _install_runtime_requirements(job, deps, requirements)
         _require_import(job, deps, unpacked)
         show_progress("installing")
-        stored_wheel, artifact = wheelhouse_io.store_wheel(
-            wheel, job.wheelhouse, job.name, job.location
-        )
+        stored = wheelhouse_io.store_wheel(wheel, job.wheelhouse, job.name, job.location)
+        stored_wheel, artifact = stored
         installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
         installer.install_wheel(stored_wheel, InstallOptions(options=("--no-deps",)))
     return artifact
@@ -229,9 +223,8 @@ def install_extension(
 
 def _require_import(job: ExtensionJob, deps: DepsManifest, unpacked: Path) -> None:
     """Import the modules from the unpacked wheel, before the installed wheel is replaced."""
-    if not job.imports:
+    if not (modules := ", ".join(job.imports)):
         return
-    modules = ", ".join(job.imports)
     show_progress(f"importing {modules}")
     env = dict(read_extension_environment(job))
     folders = map(str, (unpacked, *unpacked.glob("*.data/p*lib")))

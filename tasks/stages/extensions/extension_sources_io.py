@@ -5,15 +5,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
+from tasks.core import errors
 from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.deps_model import DepsManifest
-from tasks.core.errors import (
-    BadArtifactError,
-    CommandFailedError,
-    MissingToolError,
-    TorchyardError,
-    redact_secrets,
-)
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.stages.companions import find_companion_specifier
 from tasks.stages.extensions.model import ExtensionJob
@@ -33,7 +27,7 @@ def resolve_wheel_requirement(job: ExtensionJob) -> tuple[str, str]:
     tree = Path(manifests.read_manifest(job.pinned, SourceTree).tree)
     knowledge = load_knowledge(Path(job.knowledge))
     pins = knowledge.companions[job.name].pins
-    version = _read_pin(job, tree, pins["version"])
+    version = _read_pin(job, tree / pins["version"])
     version_file = tree / "version.txt"
     release = version_file.read_text(encoding="utf-8").strip() if version_file.is_file() else ""
     # PyPI has triton for a torch release; the tree of a release tag may name an alpha (2.6.0's did)
@@ -48,40 +42,41 @@ def resolve_wheel_requirement(job: ExtensionJob) -> tuple[str, str]:
     # older trees have no `git` before the commit in the local version
     plain = re.search(r"\+\$\(head -c (\d+) \S*triton\.txt", script)
     digits = plain or re.search(r"head -c (\d+) \S*triton\.txt", script)
-    commit = _read_pin(job, tree, pins["commit"])[: int(digits[1]) if digits else 8]
+    commit = _read_pin(job, tree / pins["commit"])[: int(digits[1]) if digits else 8]
     return f"{package}=={version}+{'' if plain else 'git'}{commit}", job.index
 
 
-def _read_pin(job: ExtensionJob, tree: Path, name: str) -> str:
-    file = tree / name
-    if not file.is_file():
-        raise TorchyardError(
-            f"PyTorch's source tree does not pin {job.name}",
-            location=str(file),
-            hint=f"remove {job.name} from companions, and install a version that fits this tree",
-        )
-    return file.read_text(encoding="utf-8").strip()
+def _read_pin(job: ExtensionJob, file: Path) -> str:
+    if file.is_file():
+        return file.read_text(encoding="utf-8").strip()
+    raise errors.TorchyardError(
+        f"PyTorch's source tree does not pin {job.name}",
+        location=str(file),
+        hint=f"remove {job.name} from companions, and install a version that fits this tree",
+    )
 
 
 _REJECTED_HUNK = re.compile(r"patch failed: (?P<file>.+):(?P<line>\d+)\s*$")
 
 
 def apply_patches(job: ExtensionJob, tree: Path) -> Mapping[str, str]:
-    """Apply the patches to the fresh `tree`. Return the patches' digests, {} without patches."""
+    """Apply the patches to the fresh `tree`. Return their digests, or {} if there are none."""
     for patch in map(Path, job.patches):
         place = f"extensions ({job.name}).patches: {patch}"
         if not patch.is_file():
-            message = "the patch does not exist"
-            raise TorchyardError(message, location=place, hint="correct the path")
+            raise errors.TorchyardError(
+                "the patch does not exist", location=place, hint="correct the path"
+            )
         try:
             git.apply_patch(tree, patch, log=job.log)
-        except CommandFailedError as error:
+        except errors.CommandFailedError as error:
             rejection = _describe_rejection(patch, error.message)
-            raise TorchyardError(
+            revision = job.ref if job.kind == "git" else job.location
+            raise errors.TorchyardError(
                 f"{patch.name} does not apply to the source of {job.name}: {rejection}",
                 location=place,
-                hint=f"adapt the patch to {job.ref if job.kind == 'git' else job.location}, or "
-                f"remove it from patches; see git's output in {job.log}",
+                hint=f"adapt the patch to {revision}, or remove it from patches; see git's output "
+                f"in {job.log}",
             ) from error
     digests = [files.read_artifact(patch).sha256 for patch in job.patches]
     return {"patches": ", ".join(digests)} if digests else {}
@@ -89,8 +84,7 @@ def apply_patches(job: ExtensionJob, tree: Path) -> Mapping[str, str]:
 
 def _describe_rejection(patch: Path, message: str) -> str:
     """Return the file and hunk that git rejected, or git's message if it names no file."""
-    rejection = _REJECTED_HUNK.search(message)
-    if not rejection:
+    if not (rejection := _REJECTED_HUNK.search(message)):
         return message.partition("error: ")[2] or message
     file, line = rejection["file"], rejection["line"]
     number, in_file = 0, False  # of the hunk, counted from the file's header on
@@ -106,22 +100,28 @@ def _describe_rejection(patch: Path, message: str) -> str:
 
 def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[str, str]]:
     """Fetch the source tree or the wheel. Return its path, and its commit or digests."""
-    work = files.create_owned_folder(job.work)
-    tree = Path(job.tree)
+    work, tree = files.create_owned_folder(job.work), Path(job.tree)
     files.remove_owned(tree)
     match job.kind:
         case "wheel":
-            return _fetch_wheel(job, deps, work / "wheel")
+            requirement, index = resolve_wheel_requirement(job)
+            request = DownloadRequest(deps.python, requirement, index, work / "wheel", job.log)
+            wheel = package_installer.download_distribution(request)
+            artifact = files.read_artifact(wheel)
+            wheelhouse_io.require_locked_digest(artifact, job.locked_sha256, job.name)
+            return wheel, {"wheel": wheel.name, "sha256": artifact.sha256}
         case "git":
             git.report_newer_commit(job.location, job.ref, job.commit, job.mirrors)
             clone, revision = Path(job.clone), job.commit or job.ref
             git.clone_at_ref(job.location, revision, clone, job.submodules, job.mirrors, job.log)
             source_trees.copy_source_tree(clone, tree)
             state = git.read_git_state(clone)
-            source = {"git": redact_secrets(job.location), "ref": job.ref}
+            source = {"git": errors.redact_secrets(job.location), "ref": job.ref}
             source |= {"commit": state.commit, "edits": state.edits}
         case "path":
-            with contextlib.suppress(CommandFailedError, MissingToolError):  # git is optional here
+            with contextlib.suppress(
+                errors.CommandFailedError, errors.MissingToolError
+            ):  # git is optional here
                 git.require_merged(Path(job.location), f"extensions ({job.name}).path")
             source_trees.copy_source_tree(Path(job.location), tree)
             source = {"path": job.location, "digest": source_trees.hash_source_tree(tree)}
@@ -134,9 +134,8 @@ def describe_source(job: ExtensionJob, source: Mapping[str, str]) -> SourceInfo:
     """Return the provenance data for a result of `fetch_source`, without local URLs and paths."""
     patches = tuple(filter(None, source.get("patches", "").split(", ")))
     if job.kind != "git":
-        return SourceInfo(
-            digest=source["sha256" if job.kind == "sdist" else "digest"], patches=patches
-        )
+        digest = source["sha256" if job.kind == "sdist" else "digest"]
+        return SourceInfo(digest=digest, patches=patches)
     return SourceInfo(
         url="" if is_local_url(source["git"]) else source["git"],
         commit=source["commit"],
@@ -147,10 +146,9 @@ def describe_source(job: ExtensionJob, source: Mapping[str, str]) -> SourceInfo:
 
 
 def format_edits_suffix(job: ExtensionJob, source: Mapping[str, str]) -> str:
-    """Return `.d` and six hex digits of a digest of the source's edits and patches.
+    """Return `.d` and six hex digits of a digest of edits and patches, or "" if there are none.
 
-    Returns "" for an unchanged commit or archive. A folder that is not a clean git checkout counts
-    as edited.
+    A folder that is not a clean git checkout counts as edited.
     """
     edits = source.get("edits", "")
     if job.kind == "path" and not git.is_clean(PurePath(job.location)):
@@ -160,30 +158,19 @@ def format_edits_suffix(job: ExtensionJob, source: Mapping[str, str]) -> str:
 
 
 def read_commit_date(job: ExtensionJob) -> int:
-    """Return the commit time of the source, 0 if the source is not a managed clone."""
+    """Return the commit time of the source, or 0 if it is not a git clone."""
     return git.read_commit_time(job.clone) if job.kind == "git" else 0
-
-
-def _fetch_wheel(
-    job: ExtensionJob, deps: DepsManifest, landing: Path
-) -> tuple[Path, Mapping[str, str]]:
-    request = DownloadRequest(deps.python, *resolve_wheel_requirement(job), landing, job.log)
-    wheel = package_installer.download_distribution(request)
-    artifact = files.read_artifact(wheel)
-    wheelhouse_io.require_locked_digest(artifact, job.locked_sha256, job.name)
-    return wheel, {"wheel": wheel.name, "sha256": artifact.sha256}
 
 
 def _fetch_sdist(
     job: ExtensionJob, deps: DepsManifest, landing: Path, tree: Path
 ) -> dict[str, str]:
     """Download and unpack an sdist. No code of the sdist runs before the patches are applied."""
-    sdist = package_installer.download_distribution(
-        DownloadRequest(deps.python, job.location, "", landing, job.log, sdist=True)
-    )
+    request = DownloadRequest(deps.python, job.location, "", landing, job.log, sdist=True)
+    sdist = package_installer.download_distribution(request)
     artifact = files.read_artifact(sdist)
     if job.sha256 and artifact.sha256 != job.sha256:
-        raise BadArtifactError(
+        raise errors.BadArtifactError(
             f"{artifact.name} has sha256 {artifact.sha256}, but the settings have {job.sha256}",
             location=f"extensions ({job.name}).sha256",
             hint=f"if this file is the right one, set sha256: {artifact.sha256}; otherwise find "

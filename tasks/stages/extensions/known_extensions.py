@@ -1,7 +1,4 @@
-"""Complete the extensions in the settings with known facts, so that a user may set only a name.
-
-Each key that the user sets takes precedence over a known fact.
-"""
+"""Complete the extensions in the settings with known facts. The user's keys take precedence."""
 
 import re
 from collections.abc import Collection
@@ -30,9 +27,7 @@ def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
     """
     for extension in settings.extensions:
         _require_own_names(extension, knowledge)
-    extensions = tuple(
-        _complete_extension(extension, knowledge) for extension in settings.extensions
-    )
+    extensions = tuple(_complete_extension(one, knowledge) for one in settings.extensions)
     _require_distinct(settings.companions, extensions, knowledge)
     return structs.replace(settings, extensions=extensions)
 
@@ -40,19 +35,11 @@ def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
 def find_extension_fact(
     extension: Extension, knowledge: Knowledge
 ) -> extension_facts.ExtensionFact | None:
-    """Return the facts about the extension's source, else about its name, None if both unknown."""
+    """Return the facts about the extension's source, else about its name, or None if unknown."""
     labelled = extension_facts.find_extension(knowledge, extension.name)
-    same_source = extension_facts.find_extensions_by_source(
-        knowledge, extension.git or "", extension.ref, extension.sdist or ""
-    )
+    source = (extension.git or "", extension.ref, extension.sdist or "")
+    same_source = extension_facts.find_extensions_by_source(knowledge, *source)
     return labelled if labelled in same_source or not same_source else same_source[0]
-
-
-def is_known_source(extension: Extension, fact: extension_facts.ExtensionFact) -> bool:
-    """Return True if the extension is built from the source that the facts describe."""
-    return bool(fact.git and (extension.git, extension.ref) == (fact.git, fact.ref)) or bool(
-        fact.sdist and extension.sdist == fact.sdist
-    )
 
 
 def apply_known_facts(
@@ -77,17 +64,13 @@ def apply_known_facts(
             own_jobs=fact.own_jobs,
             compiler_mib=fact.compiler_mib,
         )
-    known_archs = {
-        known.archs.variable: known.archs
-        for known in knowledge.extensions.values()
-        if known.archs and known.archs.variable in reads and known.archs.variable not in job.env
-    }
     if not job.targets:
         return job
     try:
         archs = {
-            variable: extension_facts.format_arch_variable(fact_archs, job.targets)
-            for variable, fact_archs in known_archs.items()
+            known.archs.variable: extension_facts.format_arch_variable(known.archs, job.targets)
+            for known in knowledge.extensions.values()
+            if known.archs and known.archs.variable in reads and known.archs.variable not in job.env
         }
     except KnowledgeError as error:
         error.location = f"extensions ({job.name})"
@@ -99,31 +82,27 @@ def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension
     """Add known facts for unset keys. Raises `SettingsError` if a key does not fit the source."""
     fact = find_extension_fact(extension, knowledge)
     has_source = bool(extension.git or extension.path or extension.sdist)
-    if fact is None and not has_source:
+    if fact is None and has_source:
+        return extension
+    if fact is None:
         names = knowledge.extensions
         raise SettingsError(
             f'unknown extension "{extension.name}"{format_did_you_mean(extension.name, names)}',
             location="extensions",
             hint=f"set its git, path or sdist, or choose one of: {', '.join(names)}",
         )
-    if fact is None:
-        return extension
-    known_keys: dict[str, Any] = {"imports": fact.imports, "requires": fact.requires}
-    known_keys |= {"after": fact.after}
+    keys: dict[str, Any] = {n: getattr(fact, n) for n in ("imports", "requires", "after")}
     if fact.check:
-        known_keys["smoke"] = Smoke(script=f"templates/checks/{fact.check}")
+        keys["smoke"] = Smoke(script=f"templates/checks/{fact.check}")
     if fact.sdist and not has_source:
-        known_keys["sdist"] = fact.sdist
+        keys["sdist"] = fact.sdist
     elif not has_source:
-        known_keys |= {"git": fact.git, "ref": fact.ref, "submodules": bool(fact.submodules)}
-        known_keys["subdirectory"] = fact.subdirectory or None
-    missing_keys = {
-        key: value for key, value in known_keys.items() if key not in extension.set_keys
-    }
+        keys |= {"git": fact.git, "ref": fact.ref, "submodules": bool(fact.submodules)}
+        keys["subdirectory"] = fact.subdirectory or None
+    missing_keys = {key: value for key, value in keys.items() if key not in extension.set_keys}
     includes = tuple(dict.fromkeys([*extension.includes, *fact.headers]))
     completed = structs.replace(extension, **{**missing_keys, "includes": includes})
-    kinds = {"ref": "git", "submodules": "git", "sha256": "sdist"}
-    for key, kind in kinds.items():
+    for key, kind in {"ref": "git", "submodules": "git", "sha256": "sdist"}.items():
         if key in extension.set_keys and not getattr(completed, kind):
             source = completed.sdist or completed.git or completed.path
             raise SettingsError(
@@ -139,9 +118,8 @@ def _require_own_names(extension: Extension, knowledge: Knowledge) -> None:
     requires = (("requires", requirement) for requirement in extension.requires)
     for key, text in (("sdist", extension.sdist or ""), *requires):
         name = re.split(r"[^\w.-]", text)[0]
-        fact = extension_facts.find_extension(
-            knowledge, name
-        ) or extension_facts.find_extension_by_distribution(knowledge, name)
+        fact = extension_facts.find_extension(knowledge, name)
+        fact = fact or extension_facts.find_extension_by_distribution(knowledge, name)
         if fact and fact.pypi != "own":
             raise SettingsError(
                 _FOREIGN_PACKAGES[fact.pypi].format(name=fact.name),

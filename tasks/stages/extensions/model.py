@@ -1,4 +1,4 @@
-"""The job and the manifest of an extension stage."""
+"""The job and the manifest of an `extensions` stage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,19 +21,16 @@ class ExtensionJob:
 
     `known` is the extension's name in extensions.yaml, "" if unknown before the source is fetched.
     `combination` selects the facts in that file. `cuda` says whether the libraries must contain
-    device code, `isolated` whether the packages in `requires` are built in isolation.
-
-    `requires` are packages that are installed before the build, `after` the manifests of extensions
-    that are built before this one. `includes` are headers forced into every source, `nvcc` options
-    appended to those of nvcc, `targets` the capabilities that every library with device code must
-    run on, `label` CUDA and archs as in a wheel's name. `why` is the reason for a companion
-    package's strategy. `caching` does not change the result, so it is not an input of the stage.
+    device code. `requires` are packages that are installed before the build, each built in
+    isolation if `isolated` is True. The headers in `includes` are included in every source file.
+    `nvcc` has additional options of nvcc. Every library with device code must run on all `targets`.
+    `label` has CUDA and the archs, as in the name of a wheel. `caching` is not an input of the
+    stage, since it does not change the result.
 
     `jobs` is the maximum number of parallel compilers, None to compute it from cores and memory.
-    `jobs_exact` disables the memory limit. `own_jobs` means that setup.py chooses a job count if
-    none is set. `compiler_mib` is the memory of one compiler, 0 if unknown. `pool` is the folder of
-    the jobserver, `runs` the file to which each build appends a line. `settings_entry` is for the
-    provenance statement.
+    `jobs_exact` disables the memory limit. `own_jobs` is True if setup.py chooses a job count by
+    default. `compiler_mib` is the memory of one compiler, 0 if unknown. `pool` is the folder of the
+    jobserver, `runs` the file to which each build appends a line.
 
     From torchyard.lock: `commit` is the commit of `ref`, `locked_sha256` the digest of the sdist or
     wheel, `locked` and `locked_requires` the packages that the extension and its build require.
@@ -72,7 +69,6 @@ class ExtensionJob:
     pinned: PurePath | None = None
     patches: tuple[PurePath, ...] = ()
     requires: tuple[str, ...] = ()
-    after: tuple[PurePath, ...] = ()
     nvcc: tuple[str, ...] = ()
     jobs_exact: bool = False
     cuda: Literal["auto", "required", "none"] = "auto"
@@ -80,7 +76,6 @@ class ExtensionJob:
     combination: Combination | None = None
     own_jobs: bool = False
     compiler_mib: int = 0
-    why: str = ""
     isolated: bool = True
     settings_entry: Mapping[str, Json] = field(default_factory=dict)
     cache_remote: str = ""
@@ -92,7 +87,7 @@ class ExtensionJob:
 
     @property
     def clone(self) -> PurePath:
-        """Return the git clone, in which the user may edit the source. Only kind `git` has one."""
+        """Return the git clone of kind `git`. The user may edit the source in it."""
         return self.work / "clone"
 
     @property
@@ -102,7 +97,7 @@ class ExtensionJob:
 
     @property
     def original(self) -> PurePath:
-        """Return the folder in which the user can edit a source file: the copy if it is patched."""
+        """Return the folder in which the user can edit the source, the copy if it is patched."""
         if self.patches:
             return self.tree
         return {"path": PurePath(self.location), "git": self.clone}.get(self.kind, self.tree)
@@ -113,9 +108,8 @@ class BuiltExtension:
     """The manifest extensions/NAME.json.
 
     `libraries` are the absolute paths of the installed shared libraries, `archs` the archs of each
-    library by file name. `source` is the commit or digest of the source, and the patches' digests.
-    `surface` is the name of the ABI fingerprint of the torch that it was built for, "" if nothing
-    was built.
+    library by file name. `source` has the commit or digest of the source and of the patches.
+    `surface` is the name of torch's ABI fingerprint, "" if nothing was built.
     """
 
     name: str

@@ -1,6 +1,5 @@
 """Plan the stages of extensions and companion packages from settings, resolution and facts."""
 
-import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -12,11 +11,11 @@ from tasks.core.model import Layout, Stage
 from tasks.core.resolution import Combination, Resolution
 from tasks.core.text_formatting import format_did_you_mean
 from tasks.knowledge import Knowledge, extension_facts
-from tasks.settings import compile_workers
+from tasks.settings.compile_workers import build_distribution_settings
 from tasks.settings.schema import Extension, Settings
 from tasks.settings.values import dump_section
 from tasks.stages.companions import resolve_companions
-from tasks.stages.extensions.known_extensions import find_extension_fact, is_known_source
+from tasks.stages.extensions.known_extensions import find_extension_fact
 from tasks.stages.extensions.model import ExtensionJob
 
 RECIPE = 2
@@ -24,20 +23,19 @@ _FINGERPRINT_FIELDS = (
     *("kind", "location", "ref", "submodules", "sha256", "subdirectory", "imports", "env"),
     *("includes", "label"),
 )
-# Most extensions do not set these. They are in the fingerprint only if set, so that the
-# fingerprints of other extensions do not change.
+# These are in the fingerprint only if set: the fingerprints of other extensions do not change
 _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the names in build order, each with its prerequisites, as spelled in keys of `after`.
+    """Return the names in build order, each with its prerequisites in the spelling of the keys.
 
     Raises `SettingsError` for an unknown name and for a cycle.
     """
-    names_by_project = {extension_facts.normalize_project_name(name): name for name in after}
+    names = {extension_facts.normalize_project_name(name): name for name in after}
 
     def find_prerequisite(name: str, of: str) -> str:
-        if prerequisite := names_by_project.get(extension_facts.normalize_project_name(name)):
+        if prerequisite := names.get(extension_facts.normalize_project_name(name)):
             return prerequisite
         suggestion = format_did_you_mean(name, (one for one in after if one != of))
         raise SettingsError(
@@ -49,24 +47,18 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
     before = {
         name: tuple(find_prerequisite(one, name) for one in ones) for name, ones in after.items()
     }
-    names = list(after)
-    sorter = TopologicalSorter(before)
     try:
-        sorter.prepare()
+        TopologicalSorter(before).prepare()
     except CycleError as error:
         raise SettingsError(
-            f"extensions wait for each other: {' after '.join(error.args[1])}",
+            f"the order of the extensions is a cycle: {' after '.join(error.args[1])}",
             location=f"extensions ({error.args[1][0]}).after",
-            hint="remove one of these names from after",
+            hint="remove one of these names from the key after",
         ) from error
-    ready: list[int] = []
     done: dict[str, tuple[str, ...]] = {}
-    while sorter.is_active():
-        for free in sorter.get_ready():
-            heapq.heappush(ready, names.index(free))
-        name = names[heapq.heappop(ready)]
+    while waiting := [name for name in before if name not in done]:
+        name = next(name for name in waiting if done.keys() >= {*before[name]})
         done[name] = before[name]
-        sorter.done(name)
     return done
 
 
@@ -82,9 +74,8 @@ def plan_extensions(
     result = []
     for name, before in sort_by_prerequisites(after).items():
         if stage := stages.get(name):  # a companion package that came with torch has no stage
-            manifests = tuple(stages[one].outputs[0] for one in before if one in stages)
-            job, inputs = replace(stage.job, after=manifests), (*stage.inputs, *manifests)
-            result.append(replace(stage, job=job, inputs=inputs))
+            manifests = (stages[one].outputs[0] for one in before if one in stages)
+            result.append(replace(stage, inputs=(*stage.inputs, *manifests)))
     return tuple(result)
 
 
@@ -95,10 +86,7 @@ def plan_extension(
     choice: Resolution,
     knowledge: Knowledge,
 ) -> Stage:
-    """Return the stage of one extension.
-
-    Raises `SettingsError` if the extension is known not to build with this torch.
-    """
+    """Return the stage of one extension. Raises `SettingsError` if it is known not to build."""
     if failure := _find_failure(extension, choice, knowledge, verified=True):
         raise SettingsError(
             f"{extension.name} does not build with torch {choice.torch}: {failure.what}",
@@ -123,12 +111,14 @@ def _find_failure(
 ) -> extension_facts.BuildFailure | None:
     """Return the known build failure with this torch, None if unknown or the source is patched."""
     fact = find_extension_fact(extension, knowledge)
-    if not fact or extension.patches or not is_known_source(extension, fact):
+    if not fact or extension.patches:
+        return None
+    is_same_commit = fact.git and (extension.git, extension.ref) == (fact.git, fact.ref)
+    if not is_same_commit and not (fact.sdist and extension.sdist == fact.sdist):
         return None
     failure = extension_facts.find_build_failure(fact, _build_combination(choice))
-    if failure and failure.status.startswith("unverified") is verified:
-        return None
-    return failure
+    is_requested = failure and failure.status.startswith("unverified") is not verified
+    return failure if is_requested else None
 
 
 def _plan_companions(
@@ -161,17 +151,15 @@ def _plan_companions(
             job = _build_job(extension, settings, layout, choice, source)
         else:
             continue
-        yield name, _build_stage(replace(job, why=companion.why), layout)
+        yield name, _build_stage(job, layout)
 
 
 def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
     is_wheel = job.kind == "wheel"
     step = f"fetch {job.name} for" if is_wheel else f"build {job.name} against"
     inputs = ("deps", "surface") if is_wheel else ("deps", "extension-env", "surface")
-    optional_inputs = {
-        name: convert_to_json(getattr(job, name)) for name in _OPTIONAL_FIELDS if getattr(job, name)
-    }
-    optional_inputs |= {"cuda": job.cuda} if job.cuda != "auto" else {}
+    fields = [*_FINGERPRINT_FIELDS, *(name for name in _OPTIONAL_FIELDS if getattr(job, name))]
+    fields += ["cuda"] if job.cuda != "auto" else []
     return Stage(
         name=f"extensions:{job.name}",
         kind="extensions",
@@ -180,8 +168,7 @@ def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
         fingerprint={
             "recipe": RECIPE,
             "targets": [str(arch) for arch in job.targets],
-            **{name: convert_to_json(getattr(job, name)) for name in _FINGERPRINT_FIELDS},
-            **optional_inputs,
+            **{name: convert_to_json(getattr(job, name)) for name in fields},
         },
         outputs=(job.manifest,),
         inputs=(
@@ -226,7 +213,7 @@ def _build_job(
 def _build_settings_job(
     extension: Extension, settings: Settings, layout: Layout, choice: Resolution
 ) -> ExtensionJob:
-    """Return the job with the settings only, without known facts."""
+    """Return the job according to the settings, without known facts."""
     kind: Literal["git", "path", "sdist"]
     if extension.git:
         kind, location = "git", extension.git
@@ -234,6 +221,7 @@ def _build_settings_job(
         kind, location = "path", str(layout.root / extension.path)
     else:
         kind, location = "sdist", extension.sdist or ""
+    build, manifest = settings.build, layout.compute_manifest_path
     return ExtensionJob(
         name=extension.name,
         kind=kind,
@@ -251,32 +239,30 @@ def _build_settings_job(
         system=choice.system,
         targets=choice.targets,
         label=choice.label,
-        jobs=None if settings.build.jobs == "auto" else settings.build.jobs,
-        jobs_exact=settings.build.jobs_exact,
+        jobs=None if build.jobs == "auto" else build.jobs,
+        jobs_exact=build.jobs_exact,
         knowledge=layout.config / "knowledge",
         pool=layout.jobserver,
         runs=layout.build / "records" / "extensions" / f"{extension.name}.jsonl",
         work=layout.build / "extensions" / extension.name,
         wheelhouse=layout.wheelhouse,
-        deps=layout.compute_manifest_path("deps"),
-        environment=layout.compute_manifest_path("extension-env"),
-        caching=layout.compute_manifest_path("cache-env"),
-        abi_manifest=layout.compute_manifest_path("surface"),
+        deps=manifest("deps"),
+        environment=manifest("extension-env"),
+        caching=manifest("cache-env"),
+        abi_manifest=manifest("surface"),
         abi_folder=layout.abi_fingerprints,
-        manifest=layout.compute_manifest_path(f"extensions:{extension.name}"),
+        manifest=manifest(f"extensions:{extension.name}"),
         log=layout.logs / f"extension-{extension.name}.log",
         patches=tuple(layout.root / patch for patch in extension.patches),
         requires=extension.requires,
         settings_entry=dump_section(extension, with_defaults=False),
-        cache_remote=settings.build.cache_remote or "",
-        workers=compile_workers.build_distribution_settings(
-            settings.build.distribute, settings.build.hosts, layout.build
-        ),
+        cache_remote=build.cache_remote or "",
+        workers=build_distribution_settings(build.distribute, build.hosts, layout.build),
     )
 
 
 def _build_combination(choice: Resolution) -> Combination:
-    """Return the versions, targets and system by which facts about extensions are selected."""
+    """Return the combination that selects the facts about extensions."""
     return Combination(
         system=choice.system,
         cuda=(choice.toolkit.version or choice.cuda) if choice.targets else None,

@@ -1,4 +1,4 @@
-"""Check if an extension's last result is still valid. Every run does this: keep the check fast."""
+"""Check if an extension's last result is still valid. Every run does this, so it must be fast."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,8 +40,7 @@ def _find_lock_differences(job: ExtensionJob, last: BuiltExtension) -> Iterator[
         scripts = Path(manifests.read_manifest(job.deps, DepsManifest).scripts)
         versions = environments.read_package_versions(environments.find_site_folder(scripts.parent))
         yield from describe_version_mismatches(job.locked, versions)
-    required = job.work / "requires"
-    if job.locked_requires and Path(required).is_dir():
-        yield from describe_version_mismatches(
-            job.locked_requires, environments.read_package_versions(required)
-        )
+    required = Path(job.work, "requires")
+    if job.locked_requires and required.is_dir():
+        versions = environments.read_package_versions(required)
+        yield from describe_version_mismatches(job.locked_requires, versions)

@@ -35,7 +35,7 @@ from tasks.stages.compile import run as compile_action
 from tasks.stages.compile.build_folder_decision import FolderDecision
 from tasks.stages.compile.run import CompileStatistics
 from tasks.stages.env.model import CacheEnvironment
-from tasks.stages.extensions import extension_build_io
+from tasks.stages.extensions import extension_build_io, extension_environment_io
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.extensions.plan import plan_extension
 from tasks.system import files, manifests
@@ -383,7 +383,7 @@ def fail_extension(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> N
     files.create_owned_folder(layout.build)
     job = replace(job, caching=folder / "caching.json", runs=folder / "runs", cache_remote=url)
     Path(job.work).mkdir(parents=True)
-    monkeypatch.setattr(extension_build_io, "compute_job_count", lambda *_: 1)
+    monkeypatch.setattr(extension_environment_io, "compute_job_count", lambda *_: 1)
     monkeypatch.setattr(
         extension_build_io, "_build_start_callback", lambda _job, _crew, command, _: command.env
     )

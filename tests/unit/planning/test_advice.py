@@ -16,7 +16,7 @@ import pytest
 from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.model import Host, InstalledToolkit, System
 from tasks.planning.resolve import resolve_settings, resolve_without_suggestions
-from tasks.planning.what_if import is_known_bad
+from tasks.planning.suggestions import is_known_bad
 from tasks.settings.schema import parse_settings
 from tests.unit.planning.test_decide import CUDA_124, CUDA_132, KNOWLEDGE, host
 

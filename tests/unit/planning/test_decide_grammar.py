@@ -22,7 +22,8 @@ def test_arch_without_extension_support_is_refused_with_an_alternative(
 ) -> None:
     told = refused(host(), target={"gpus": [arch]}, extensions=[SMOKE])
     assert told == (
-        f"target.gpus: torch 2.15.0 builds no extensions for {arch}: no smoke\n  → {todo}"
+        f"target.gpus: torch 2.15.0 builds no extensions for {arch}, so smoke cannot be built"
+        f"\n  → {todo}"
     )
 
 
@@ -45,7 +46,7 @@ def test_torch_too_old_for_arch_is_refused_with_a_newer_one() -> None:
     asked = {"torch": {"version": "2.6.0"}, "extensions": [SMOKE]}
     assert refused(host(toolkits=(cuda_128,)), **asked) == (
         "target.gpus: no official wheel of torch 2.6.0 holds code for 12.0: its newest arch "
-        "is 9.0; for a build, torch 2.6.0 builds no extensions for 12.0: no smoke\n"
+        "is 9.0; for a build, torch 2.6.0 builds no extensions for 12.0, so smoke cannot be built\n"
         '  → set torch.version: "2.8.0": PyPI\'s torch 2.8.0 (CUDA 12.8) holds sm_120'
     )
 

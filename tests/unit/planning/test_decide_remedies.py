@@ -23,8 +23,7 @@ from tasks.knowledge.cuda_toolkits import (
 )
 from tasks.knowledge.known_problems import find_known_bad
 from tasks.planning.resolve import resolve_without_suggestions
-from tasks.planning.suggestions import format_wheel_alternatives, list_suggestions
-from tasks.planning.what_if import is_known_bad
+from tasks.planning.suggestions import format_wheel_alternatives, is_known_bad, list_suggestions
 from tasks.settings.schema import Settings, parse_settings
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import CUDA_130, KNOWLEDGE, host, refused
@@ -80,9 +79,7 @@ def test_suggestions_for_a_wheel_without_code_can_be_planned(
 ) -> None:
     settings = parse_settings({"torch": torch, "target": {"gpus": ["12.0"]}})
     on = host(toolkits=ALL_TOOLKITS)
-    assert (
-        format_wheel_alternatives(settings, on, KNOWLEDGE, resolve_without_suggestions) == message
-    )
+    assert format_wheel_alternatives(settings, on, KNOWLEDGE) == message
     for advice in message.split("; or "):
         keys = dict(re.findall(r"torch\.(\w+): ([^\s,:]+)", advice))
         changed = {key: json.loads(text) if text[0] in '"n' else text for key, text in keys.items()}
@@ -124,7 +121,7 @@ def test_no_suggestion_is_known_bad(torch: str, strategy: str, archs: list[str])
         try:
             resolve_without_suggestions(settings, on, KNOWLEDGE)
         except TorchyardError:
-            for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions):
+            for remedy in list_suggestions(settings, on, KNOWLEDGE):
                 choice = remedy.resolution
                 assert not is_bad(choice, extensions), (arch, remedy)
                 if choice.strategy == "source":
@@ -137,10 +134,7 @@ def test_no_suggestion_is_known_bad(torch: str, strategy: str, archs: list[str])
 def test_required_toolkit_is_suggested_before_one_that_needs_a_setting() -> None:
     on = host(python=python_of("2.6.0"), toolkits=(CUDA_130,))
     settings = asking("2.6.0", ["9.0"], "auto", extensions=[SMOKE])
-    result = [
-        remedy.hint
-        for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions)
-    ]
+    result = [remedy.hint for remedy in list_suggestions(settings, on, KNOWLEDGE)]
     assert any(todo.startswith("install CUDA 12.4 ") for todo in result), result
     assert not any("11.8" in todo for todo in result)
 
@@ -152,8 +146,7 @@ def test_hint_omits_old_gpu_next_to_a_new_one() -> None:
     with pytest.raises(TorchyardError):
         resolve_without_suggestions(settings, on, KNOWLEDGE)
     result = {
-        remedy.hint: remedy.resolution
-        for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions)
+        remedy.hint: remedy.resolution for remedy in list_suggestions(settings, on, KNOWLEDGE)
     }
     choice = result['set target.gpus: ["12.0"], which leaves out 3.5']
     assert choice.strategy == "prebuilt"
@@ -252,7 +245,7 @@ def test_no_suggestion_for_any_settings_is_known_bad(
     try:
         resolve_without_suggestions(settings, on, KNOWLEDGE)
     except SettingsError:
-        for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions):
+        for remedy in list_suggestions(settings, on, KNOWLEDGE):
             assert not is_bad(remedy.resolution, settings.extensions)
 
 

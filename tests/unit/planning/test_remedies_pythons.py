@@ -43,12 +43,7 @@ def test_other_python_is_not_suggested_if_current_one_is_supported() -> None:
             try:
                 resolve_without_suggestions(settings, on, KNOWLEDGE)
             except SettingsError:
-                hints = [
-                    remedy.hint
-                    for remedy in list_suggestions(
-                        settings, on, KNOWLEDGE, resolve_without_suggestions
-                    )
-                ]
+                hints = [remedy.hint for remedy in list_suggestions(settings, on, KNOWLEDGE)]
                 alone = [hint for hint in hints if "python" in hint and "torch" not in hint]
                 assert not alone, (minor, python, hints)
 

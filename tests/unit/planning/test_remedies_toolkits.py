@@ -11,8 +11,7 @@ import pytest
 from tasks.core.errors import SettingsError
 from tasks.core.model import InstalledToolkit
 from tasks.planning.resolve import resolve_without_suggestions
-from tasks.planning.suggestions import list_suggestions
-from tasks.planning.what_if import is_known_bad
+from tasks.planning.suggestions import is_known_bad, list_suggestions
 from tasks.settings.schema import parse_settings
 from tests.unit.planning.test_decide import CUDA_124, KNOWLEDGE, chosen, existing, host, refused
 
@@ -112,7 +111,7 @@ def test_no_toolkit_path_suggestion_is_known_bad(strategy: str, versions: list[s
         try:
             resolve_without_suggestions(settings, on, KNOWLEDGE)
         except SettingsError:
-            for remedy in list_suggestions(settings, on, KNOWLEDGE, resolve_without_suggestions):
+            for remedy in list_suggestions(settings, on, KNOWLEDGE):
                 assert not is_known_bad(KNOWLEDGE, remedy.resolution, on), remedy
                 if "toolkit.path to CUDA" in remedy.hint and "torch.version" not in remedy.hint:
                     assert remedy.resolution.torch == torch

@@ -69,7 +69,10 @@ EXTENSIONS = "[{name: toy, path: toy, ref: main, submodules: true}, {name: b, gi
         ),
         ("build: {hosts: [10.0.0.5/8]}", "build.hosts (mine:1): build.distribute is off"),
         ("publish: {keep: 2}", "publish.keep (mine:1): publish.dest is not set"),
-        (f"extensions: {EXTENSIONS}", "ref, submodules of toy (mine:1): its source is its path"),
+        (
+            f"extensions: {EXTENSIONS}",
+            "ref, submodules of toy (mine:1): toy sets its source with the key path",
+        ),
     ],
 )
 def test_unused_setting_is_reported_with_location_and_reason(

@@ -9,9 +9,12 @@ import pytest
 from tasks.core.deps_model import CompilerCache, CudaHome, DepsManifest
 from tasks.core.errors import SettingsError
 from tasks.settings.schema import Settings, parse_settings
-from tasks.stages.env.environment_variables import resolve_environments, resolve_runtime_environment
+from tasks.stages.env.environment_variables import (
+    SET_REASONS,
+    resolve_environments,
+    resolve_runtime_environment,
+)
 from tasks.stages.env.plan import plan
-from tasks.stages.env.variable_reasons import SET_REASONS
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import host

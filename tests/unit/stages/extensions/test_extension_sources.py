@@ -20,8 +20,7 @@ from tasks.core.errors import FetchError, TorchyardError
 from tasks.core.model import Layout
 from tasks.settings.schema import parse_settings
 from tasks.stages.env.model import Environment
-from tasks.stages.extensions import extension_sources_io
-from tasks.stages.extensions import run as action
+from tasks.stages.extensions import extension_environment_io, extension_sources_io
 from tasks.stages.extensions.extension_sources_io import fetch_source, format_edits_suffix
 from tasks.stages.extensions.known_extensions import complete_extensions
 from tasks.stages.extensions.model import ExtensionJob
@@ -157,7 +156,7 @@ def test_unreachable_sdist_fails_build_unless_optional(
         monkeypatch.setattr(package_installer, "download_distribution", unreachable)
     else:
         monkeypatch.setattr(extension_sources_io, "fetch_source", lambda *_: (tmp_path, {}))
-        monkeypatch.setattr(action, "prepare_build", unreachable)
+        monkeypatch.setattr(extension_environment_io, "prepare_build", unreachable)
     if optional:
         (built,) = run(job)
         assert built.status == "unreachable"
