@@ -100,7 +100,7 @@ def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
     ]
     candidates = [*prompt, *installed]
     if not candidates:
-        raise MissingToolError("there is no C++ compiler here", hint=MSVC_INSTALL_COMMAND)
+        raise MissingToolError("this machine has no C++ compiler", hint=MSVC_INSTALL_COMMAND)
     chosen = next((item for item in candidates if not item.explain_refusal(limits)), None)
     why = candidates[0].explain_refusal(limits)
     if chosen is None:

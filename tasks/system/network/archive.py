@@ -33,13 +33,13 @@ def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str
     """Return the reason not to unpack a member, "" if unpacking it is safe."""
     if member.kind == "device":
         return "is a device"
-    place = _resolve_inside(member.name)
-    if place is None:
+    path = _resolve_inside(member.name)
+    if path is None:
         return "is outside of the target folder"
-    if any(str(folder) in links for folder in PurePosixPath(place).parents):
+    if any(str(folder) in links for folder in PurePosixPath(path).parents):
         return "has a path through a link"
     if member.kind in ("symlink", "hardlink"):
-        start = PurePosixPath(place).parent if member.kind == "symlink" else _ARCHIVE_TOP
+        start = PurePosixPath(path).parent if member.kind == "symlink" else _ARCHIVE_TOP
         if _resolve_inside(member.link, start, links) is None:
             return f'links to "{member.link}", which is outside of the target folder'
     return ""
@@ -56,10 +56,7 @@ def _resolve_inside(
         # Below a link, ".." is the parent of the link's target
         if "/".join(parts) in links or (part == ".." and not parts):
             return None
-        if part == "..":
-            parts.pop()
-        else:
-            parts.append(part.casefold())
+        parts = parts[:-1] if part == ".." else [*parts, part.casefold()]
     return "/".join(parts)
 
 
@@ -102,11 +99,8 @@ def extract_archive(archive: PurePath, dest: PurePath) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-_TAR_KINDS: dict[bytes, MemberKind] = {
-    tarfile.DIRTYPE: "folder",
-    tarfile.SYMTYPE: "symlink",
-    tarfile.LNKTYPE: "hardlink",
-}
+_TAR_KINDS: dict[bytes, MemberKind]
+_TAR_KINDS = {tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "symlink", tarfile.LNKTYPE: "hardlink"}
 
 
 def _list_tar_members(source: Path) -> Iterator[ArchiveMember]:
@@ -116,17 +110,16 @@ def _list_tar_members(source: Path) -> Iterator[ArchiveMember]:
             yield ArchiveMember(info.name, kind, info.linkname, info.size)
 
 
+_ZIP_KINDS: dict[int, MemberKind] = {0: "file", stat.S_IFREG: "file", stat.S_IFLNK: "symlink"}
+
+
 def _list_zip_members(source: Path) -> Iterator[ArchiveMember]:
     with zipfile.ZipFile(source) as archive:
         for info in archive.infolist():
-            mode = stat.S_IFMT(info.external_attr >> 16)
-            if info.is_dir():
-                yield ArchiveMember(info.filename, "folder")
-            elif mode == stat.S_IFLNK:
-                yield ArchiveMember(info.filename, "symlink", archive.read(info).decode())
-            else:
-                kind: MemberKind = "file" if mode in (0, stat.S_IFREG) else "device"
-                yield ArchiveMember(info.filename, kind, "", info.file_size)
+            kind = _ZIP_KINDS.get(stat.S_IFMT(info.external_attr >> 16), "device")
+            kind = "folder" if info.is_dir() else kind
+            link = archive.read(info).decode() if kind == "symlink" else ""
+            yield ArchiveMember(info.filename, kind, link, info.file_size)
 
 
 def _unpack_archive(source: Path, dest: Path, *, is_zip: bool) -> None:

@@ -19,7 +19,10 @@ _CONNECTION_ERRORS = (OSError, http.client.HTTPException)
 def download_file(
     source: str, dest: PurePath, sha256: str | None, log: PurePath | None = None
 ) -> Path:
-    """Download a URL or path, unless `dest` has the `sha256`; raise `FetchError` on a mismatch."""
+    """Download a URL or path to `dest`, unless that file exists with the `sha256`.
+
+    Raises `FetchError` if the download fails or has another sha256.
+    """
     target, is_url = Path(dest), "://" in source or source.startswith("file:")
     url = source if is_url else Path(source).absolute().as_uri()
     if urlsplit(url).scheme not in ("https", "http", "file"):
@@ -47,8 +50,8 @@ class _WrongDigestError(FetchError):
         super().__init__(
             f"{url} has the wrong sha256: expected {expected}, found {found}; torchyard removed "
             "the downloaded file",
-            hint="compare the expected digest with that of the release; if they are the same, a "
-            "server on the way changes the file: run the same command again, or set another mirror "
+            hint="compare the expected sha256 with that of the release; if they are the same, a "
+            "proxy or mirror changes the file: run the same command again, or set another mirror "
             "(source.mirrors)",
         )
         self.found = found

@@ -43,7 +43,7 @@ def retry_action(
 
 _OFFLINE_FLAG = "_TORCHYARD_OFFLINE"
 # Variables in which the user may have set other indexes
-_INDEX_PLACE_VARIABLES = (
+_USER_INDEX_VARIABLES = (
     *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL"),
     *("UV_EXTRA_INDEX_URL", "UV_TORCH_BACKEND", "UV_NO_CONFIG"),
 )
@@ -51,7 +51,7 @@ _INDEX_PLACE_VARIABLES = (
 
 def start_offline_mode(wheels: Path) -> None:
     """Restrict uv and pip to the folder `wheels`, and git to local repositories, from now on."""
-    for name in _INDEX_PLACE_VARIABLES:
+    for name in _USER_INDEX_VARIABLES:
         os.environ.pop(name, None)
     where = wheels.absolute().as_uri()
     # uv has no variable for no-index, and offline uv would take other versions from its cache

@@ -39,9 +39,8 @@ def read_uv_indexes() -> dict[str, str]:
     """Return name → URL of the indexes in uv's files; for a repeated name, the first URL."""
     settings = map(_read_uv_settings, list_uv_files())
     tables = [table for document in settings for table in _list_index_tables(document)]
-    return {
-        str(table["name"]): str(table.get("url")) for table in reversed(tables) if "name" in table
-    }
+    named = (table for table in reversed(tables) if "name" in table)
+    return {str(table["name"]): str(table.get("url")) for table in named}
 
 
 def read_pip_file_setting(*keys: str) -> str:
@@ -73,10 +72,9 @@ def _read_pip_file(path: Path) -> dict[str, str]:
 def _read_uv_default_index(path: Path) -> str:
     """Return the URL of the default [[index]], else `index-url` of [pip], else `index-url`."""
     settings = _read_uv_settings(path)
-    tables = _list_index_tables(settings)
-    default = [table.get("url") for table in tables if table.get("default") is True]
+    tables = (table for table in _list_index_tables(settings) if table.get("default") is True)
     pip_index = _select_table(settings, "pip").get("index-url")
-    candidates = (*default, pip_index, settings.get("index-url"))
+    candidates = (*(table.get("url") for table in tables), pip_index, settings.get("index-url"))
     return next((url for url in candidates if url and isinstance(url, str)), "")
 
 
@@ -160,15 +158,15 @@ _MIRRORS_VARIABLE = "_TORCHYARD_MIRRORS"
 def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
     """Let uv and pip use these mirrors from now on; keep a default index that the user has set."""
     os.environ[_MIRRORS_VARIABLE] = json.dumps(dict(mirrors))
-    place = apply_index_mirror(DEFAULT_INDEX, mirrors)
-    if place != DEFAULT_INDEX and not find_uv_index():
-        os.environ["UV_DEFAULT_INDEX"] = place
-    if place != DEFAULT_INDEX and not find_pip_index():
-        os.environ["PIP_INDEX_URL"] = place
+    index = apply_index_mirror(DEFAULT_INDEX, mirrors)
+    if index != DEFAULT_INDEX and not find_uv_index():
+        os.environ["UV_DEFAULT_INDEX"] = index
+    if index != DEFAULT_INDEX and not find_pip_index():
+        os.environ["PIP_INDEX_URL"] = index
 
 
 def build_extra_index_options(index: str) -> tuple[str, ...]:
-    """Return the options that add an index (a URL or a folder of wheels); none for ""."""
+    """Return the options that add an index (a URL or a folder of wheels); () for ""."""
     if not index or network_access.is_offline():
         return ()
     place = apply_index_mirror(index, json.loads(os.environ.get(_MIRRORS_VARIABLE, "{}")))
@@ -176,10 +174,8 @@ def build_extra_index_options(index: str) -> tuple[str, ...]:
 
 
 def build_only_index_options(index: str) -> tuple[str, ...]:
-    """Return the options that use only this index; none for "", the default index."""
-    match build_extra_index_options(index):
-        case ("--find-links", place):
-            return ("--no-index", "--find-links", place)
-        case (_, place):
-            return ("--index-url", place)
-    return ()
+    """Return the options that use only this index; () for "", the default index."""
+    options = build_extra_index_options(index)
+    if "--find-links" in options:
+        return ("--no-index", *options)
+    return ("--index-url", options[1]) if options else ()
