@@ -31,16 +31,14 @@ def remove_manifests(*paths: PurePath) -> None:
 
 def read_manifest(path: PurePath, kind: type[T]) -> T:
     """Return the outputs in a manifest; raise `TorchyardError` if it is missing or not a `kind`."""
-    file = Path(path)
     try:
-        return parse_json(file.read_bytes(), kind)
-    except FileNotFoundError as error:
+        return parse_json(Path(path).read_bytes(), kind)
+    except (FileNotFoundError, ValueError) as error:
         message, hint = "this manifest does not exist", "run doit build"
-        raise TorchyardError(message, location=str(file), hint=hint) from error
-    except ValueError as error:
-        hint = f"remove this file, then run doit build to create {file.stem} again"
-        message = "this manifest cannot be read"
-        raise TorchyardError(message, location=str(file), hint=hint) from error
+        if isinstance(error, ValueError):
+            message = "this manifest cannot be read"
+            hint = f"remove this file, then run doit build to create {path.stem} again"
+        raise TorchyardError(message, location=str(path), hint=hint) from error
 
 
 def parse_json(text: bytes | str, kind: type[T]) -> T:

@@ -11,11 +11,9 @@ from tasks.core.model import STAGE_VERBS
 _STAGE_NAMES = rf"(?:{'|'.join(STAGE_VERBS)})(?::[\w-]+(?:\.[\w-]+)*)?"
 # A doit command in a hint, on a line of its own or in a sentence
 _DOIT_COMMAND = re.compile(
-    rf"\bdoit (?>(?:clean(?: (?:{_STAGE_NAMES})\b)?|{_STAGE_NAMES}|build|doctor|settings"
-    r"|explain|diagnose"
-    r"|history|report|verify|purge|restore|publish|lock|bundle|matrix|init)\b"
-    r"(?: --[a-z]+(?: [A-Z]+\b)?)*)"
-    r"(?! profile=)"
+    rf"\bdoit (?>(?:clean(?: (?:{_STAGE_NAMES})\b)?|{_STAGE_NAMES}|build|doctor|settings|explain"
+    r"|diagnose|history|report|verify|purge|restore|publish|lock|bundle|matrix|init)\b"
+    r"(?: --[a-z]+(?: [A-Z]+\b)?)*)(?! profile=)"
 )
 
 
@@ -25,7 +23,7 @@ def read_default_profile() -> str:
 
 
 def format_profile_argument(name: str) -> str:
-    """Return ` profile=NAME` to append to a command; "" for the default profile."""
+    """Return " profile=NAME" to append to a command; an empty string for the default profile."""
     return "" if name == read_default_profile() else f" profile={name}"
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tasks.diagnosis.log_lines import RawLine
 
 _STOP_CHECK_INTERVAL = 0.2  # seconds between checks whether to stop a command
+_NOTIFY_TIMEOUT = 10.0  # seconds
 _TAIL_LINES = 200  # lines kept of a command without a log
 _MAX_UNWRITTEN_LINES = 2000  # lines kept if the disk is full
 _is_stopped: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
@@ -312,4 +313,4 @@ def run_notification(
         "TORCHYARD_SECONDS": str(round(seconds)),
         "TORCHYARD_MESSAGE": message,
     }
-    run_command(Command(command, env, f"run {command[0]}", timeout=10))
+    run_command(Command(command, env, f"run {command[0]}", timeout=_NOTIFY_TIMEOUT))

@@ -1,8 +1,7 @@
 """Declare kernel32 functions, and run children in Windows job objects. Windows only.
 
-A child is in its job before its first instruction, so no descendant escapes. Windows ends a job
-when its last handle is closed, and only this process has one: no process survives even if doit is
-killed. If an outer job forbids a new job, descendants are found by their parent ids.
+A child is in its job before its first instruction. Windows ends a job when its last handle is
+closed, also if doit is killed. If a job cannot be created, descendants are found by parent ids.
 """
 
 import contextlib
@@ -74,7 +73,7 @@ _job_handles: dict[Popen[str], int] = {}  # one handle for each child
 
 
 class _JobLimits(ctypes.Structure):
-    """JOBOBJECT_EXTENDED_LIMIT_INFORMATION, of which only the flags are set."""
+    """The structure JOBOBJECT_EXTENDED_LIMIT_INFORMATION, of which only the flags are set."""
 
     _fields_ = (
         ("times", ctypes.c_longlong * 2),
@@ -126,11 +125,9 @@ def interrupt_child(child: Popen[str]) -> None:
 def _create_job_for(process: int) -> int:
     """Create a job that contains the process and return its handle."""
     limits = _JobLimits(flags=_KILL_ON_CLOSE)
-    handle = _create_job_object(None, None)
+    handle, size = _create_job_object(None, None), ctypes.sizeof(limits)
     try:
-        _set_job_information(
-            handle, _EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), ctypes.sizeof(limits)
-        )
+        _set_job_information(handle, _EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), size)
         _assign_process(handle, process)
     except BaseException:
         close_handle(handle)

@@ -20,10 +20,7 @@ _NVIDIA_SMI_TIMEOUT = 5.0  # seconds; a driver in trouble can hold nvidia-smi fo
 
 def query_driver(*, run: bool = True) -> NvidiaDriver:
     """Return the driver's answer, empty without a driver; use nvidia-smi only if `run` is True."""
-    try:
-        if sys.platform == "linux":  # without NVML, the slow import of pynvml is unnecessary
-            ctypes.CDLL(_NVML_LIBRARY)
-    except OSError:
+    if not _has_nvml():
         return _query_nvidia_smi("") if run else NvidiaDriver()
     import pynvml  # noqa: PLC0415 - not for a profile that is pinned
 
@@ -37,6 +34,13 @@ def query_driver(*, run: bool = True) -> NvidiaDriver:
     finally:  # also if NVML was not initialized
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
+
+
+def _has_nvml() -> bool:
+    """Return False if Linux cannot load NVML: the slow import of pynvml is then unnecessary."""
+    with contextlib.suppress(OSError):
+        return sys.platform != "linux" or bool(ctypes.CDLL(_NVML_LIBRARY))
+    return False
 
 
 def _query_nvml(nvml: Any) -> NvidiaDriver:
