@@ -120,10 +120,8 @@ def read_installed_packages(site: PurePath) -> Mapping[str, InstalledPackage]:
 def _read_package(item: importlib.metadata.Distribution) -> InstalledPackage:
     name = canonicalize_name(item.metadata["Name"] or "")
     tags = HeaderParser().parsestr(item.read_text("WHEEL") or "").get_all("Tag", ())
-    is_file = item.read_text("direct_url.json") is not None
-    return InstalledPackage(
-        name, item.version, frozenset(tags), tuple(item.requires or ()), is_file
-    )
+    is_file, requires = item.read_text("direct_url.json") is not None, tuple(item.requires or ())
+    return InstalledPackage(name, item.version, frozenset(tags), requires, is_file)
 
 
 def resolve_required_names(

@@ -32,11 +32,11 @@ def remove_tree(target: Path, last: str) -> None:
         Path(name).chmod(stat.S_IWRITE)
         function(name)
 
-    handler = "onexc" if sys.version_info >= (3, 12) else "onerror"
+    handler: Any = {"onexc" if sys.version_info >= (3, 12) else "onerror": retry_as_writable}
     # While the entry `last`, such as CACHEDIR.TAG, exists, a later run can continue the removal
     for child in sorted(target.iterdir(), key=lambda entry: entry.name == last):
         if child.is_dir() and not _is_link(child):
-            shutil.rmtree(child, **{handler: retry_as_writable})
+            shutil.rmtree(child, **handler)
         else:
             _remove_file_or_link(child)
     target.rmdir()

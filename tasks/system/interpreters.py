@@ -28,11 +28,9 @@ def find_interpreter(requested: str) -> Interpreter:
     if len(lines) < 2:
         raise _build_python_error(requested)
     version, real, *folders = lines
-    return Interpreter(
-        str(Path(path).absolute()) if requested != "auto" else real,
-        version,
-        find_torch([Path(folder) for folder in folders if folder]),
-    )
+    torch = find_torch([Path(folder) for folder in folders if folder])
+    real = real if requested == "auto" else str(Path(path).absolute())
+    return Interpreter(real, version, torch)
 
 
 def read_interpreter(requested: str) -> Interpreter:
@@ -106,11 +104,8 @@ def _find_python(requested: str) -> str:
         return path
     minor = format_major_minor(requested)  # package managers have no package for a patch release
     setting = "" if requested == minor else f' and set python: "{minor}"'
-    raise UnsatisfiableError(
-        f"torchyard found no Python {requested}",
-        location="python",
-        hint=f"{format_install_command('python', python=minor)}{setting}, or set python to a path",
-    )
+    hint = f"{format_install_command('python', python=minor)}{setting}, or set python to a path"
+    raise UnsatisfiableError(f"torchyard found no Python {requested}", location="python", hint=hint)
 
 
 def find_torch(folders: list[Path]) -> InstalledTorch | None:

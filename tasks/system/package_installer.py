@@ -159,10 +159,8 @@ class DigestLister:
         if not requested:
             return {}
         listed = self._read_index_packages([package.pin for package in requested.values()], index)
-        return {
-            package.pin: _select_digests(package, listed.get(name, {}))
-            for name, package in sorted(requested.items())
-        }
+        digests = {n: _select_digests(requested[n], listed.get(n, {})) for n in sorted(requested)}
+        return {requested[name].pin: digests[name] for name in digests}
 
     def _read_index_packages(self, pins: list[str], index: str) -> dict[str, Mapping[str, Any]]:
         if not self.uv:
@@ -193,10 +191,8 @@ def _select_digests(installed: InstalledPackage, listed: Mapping[str, Any]) -> t
     hashes = (artifact.get("hashes", {}) for artifact in compatible or sdists or wheels)
     digests = {entry["sha256"] for entry in hashes if "sha256" in entry}
     if not digests:
-        raise TorchyardError(
-            f"the index lists no sha256 for {installed.pin}",
-            hint="ask the owner of the index for digests, or build without a lock: lock: false",
-        )
+        hint = "ask the owner of the index for sha256 digests, or build without a lock: lock: false"
+        raise TorchyardError(f"the index lists no sha256 for {installed.pin}", hint=hint)
     return tuple(sorted(digests))
 
 

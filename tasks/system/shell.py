@@ -230,7 +230,6 @@ def _start_process(command: Command, *, split: bool) -> subprocess.Popen[str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if split else subprocess.STDOUT,
-            text=True,
             encoding=command.encoding,
             errors="replace",
         )

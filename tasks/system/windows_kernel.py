@@ -123,7 +123,6 @@ def interrupt_child(child: Popen[str]) -> None:
 
 
 def _create_job_for(process: int) -> int:
-    """Create a job that contains the process and return its handle."""
     limits = _JobLimits(flags=_KILL_ON_CLOSE)
     handle, size = _create_job_object(None, None), ctypes.sizeof(limits)
     try:

@@ -61,7 +61,6 @@ def _list_untracked_files(tree: PurePath, cache: PurePath | None) -> list[str]:
 
 
 def _stamp_folders(tree: PurePath, folders: Iterable[str], started: int) -> dict[str, str]:
-    """Return the modification times of the folders and of their .gitignore files."""
     paths = (path for folder in folders for path in (folder, f"{folder}/.gitignore"))
     stamps = {path: _stamp_path(f"{tree}/{path}", started) for path in paths}
     return {path: stamp for path, stamp in stamps.items() if stamp != _ABSENT}
@@ -172,9 +171,7 @@ def read_submodule_names(tree: PurePath) -> dict[str, str]:
     argv = ("--file", ".gitmodules", "--get-regexp", r"\.path$")
     with contextlib.suppress(CommandFailedError):
         pairs = (entry.partition("\n") for entry in list_git_entries(tree, "config", *argv))
-        return {
-            path: key.removeprefix("submodule.").removesuffix(".path") for key, _, path in pairs
-        }
+        return {path: key[len("submodule.") : -len(".path")] for key, _, path in pairs}
     return {}
 
 

@@ -7,7 +7,7 @@ import socket
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -166,9 +166,8 @@ def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool
     force = ("--force",) if interrupted or not head else ()
     argv = ("checkout", "--quiet", "--detach", *force, commit, "--")
     try:
-        git_command.guard_local_edits(
-            clone.tree, lambda: clone.run_git(*argv, what=f"check out {clone.ref}")
-        )
+        what = f"check out {clone.ref}"
+        git_command.guard_local_edits(clone.tree, lambda: clone.run_git(*argv, what=what))
     except LostEditsError:  # git refused before it changed anything: not an interruption
         clone.write_config("pending", "")
         raise
@@ -178,11 +177,9 @@ def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool
 def _prepare_clone(clone: Clone) -> None:
     files.create_owned_folder(clone.tree.parent)
     if clone.tree.exists() and files.has_content(clone.tree) and not is_checkout(clone.tree):
-        raise NotOwnedError(
-            "this folder is not empty and is not a git checkout",
-            location=str(clone.tree),
-            hint="move the folder away, then run the same command again",
-        )
+        message = "this folder is not empty and is not a git checkout"
+        hint = "move the folder away, then run the same command again"
+        raise NotOwnedError(message, location=str(clone.tree), hint=hint)
     clone.tree.mkdir(exist_ok=True)
     folder = clone.tree / ".git"
     # The locks of a killed git are certainly stale only if no checkout has finished in this clone
@@ -208,13 +205,9 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
     the path of that clone, or an empty string if there is none or if `dest` exists.
     """
     folder = Path(dest)
-    finished_clones = (
-        tree
-        for tree in map(Path, others)
-        if (tree / ".git").is_dir()
-        and _read_git_config(tree, "remote.origin.url") == url
-        and _read_git_config(tree, "torchyard.checkout")
-    )
+    clones = (tree for tree in map(Path, others) if (tree / ".git").is_dir())
+    same = (tree for tree in clones if _read_git_config(tree, "remote.origin.url") == url)
+    finished_clones = (tree for tree in same if _read_git_config(tree, "torchyard.checkout"))
     if folder.exists() or not (reference := next(finished_clones, None)):
         return ""
     temporary = folder.with_name(f".{folder.name}.seed")
@@ -247,10 +240,10 @@ def _copy_repository(dest: Path, source: Path) -> None:
     what, git_folder = "create the clone", dest / ".git"
     capture_git_output(dest, "init", "--quiet", what=what)
     ignore = shutil.ignore_patterns(*_EXCLUDED_FILES)
+    copy_tree = partial(shutil.copytree, ignore=ignore, copy_function=link_or_copy)
     for name in ("objects", "modules"):
         if (source / name).is_dir():
-            copy_options = {"ignore": ignore, "copy_function": link_or_copy, "dirs_exist_ok": True}
-            shutil.copytree(source / name, git_folder / name, **copy_options)
+            copy_tree(source / name, git_folder / name, dirs_exist_ok=True)
     if (source / "shallow").is_file():
         shutil.copyfile(source / "shallow", git_folder / "shallow")
     head = capture_git_output(source.parent, "rev-parse", "HEAD").strip()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 
 from tasks.core.errors import CommandFailedError, LostEditsError, TorchyardError
 from tasks.system import files, shell
@@ -281,11 +281,9 @@ def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterato
     repair_interrupted_update(tree)
     top, note_path = Path(tree), find_note_path(tree)
     present = tuple(_list_present_submodules(top, paths))
-    fresh = [
-        path
-        for path, repository in find_submodule_repositories(top).items()
-        if path in paths and not files.has_content(top / path) and not repository.exists()
-    ]
+    repositories = find_submodule_repositories(top)
+    missing = (path for path in repositories if path in paths and not repositories[path].exists())
+    fresh = [path for path in missing if not files.has_content(top / path)]
     complete = (path for path in present if is_complete_checkout(top / path))
     clean = [path for path in complete if not list_changed_files(top / path)]
     heads = {path: read_submodule_head(top / path) for path in present}
@@ -315,12 +313,9 @@ def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...
     """Return the `paths` of submodules that the user has not moved since an interrupted update."""
     if not (note := read_update_note(tree)):
         return tuple(paths)
-    user_changed = [f"{path}/" for path in find_user_changed_submodules(Path(tree), note)]
-    unchanged = {
-        path
-        for _, path, _ in list_submodule_status(tree)
-        if not any(changed.startswith(f"{path}/") for changed in user_changed)
-    }
+    unchanged = {path for _, path, _ in list_submodule_status(tree)}
+    for name in find_user_changed_submodules(Path(tree), note):
+        unchanged -= {name, *map(str, PurePosixPath(name).parents)}  # also those that contain it
     return tuple(path for path in paths if path in unchanged)
 
 

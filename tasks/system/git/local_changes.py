@@ -210,11 +210,9 @@ def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
         pure = (PurePosixPath(name), PureWindowsPath(name))
         is_inside = (Path(tree) / name).parent.resolve().is_relative_to(Path(tree).resolve())
         if not is_inside or any(path.anchor or ".." in path.parts for path in pure):
-            raise TorchyardError(
-                f"this patch changes a file outside of {tree}: {name}",
-                location=str(patch),
-                hint="remove that file from the patch",
-            )
+            message = f"this patch changes a file outside of {tree}: {name}"
+            hint = "remove that file from the patch"
+            raise TorchyardError(message, location=str(patch), hint=hint)
     return sorted(names)
 
 

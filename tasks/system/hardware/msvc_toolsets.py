@@ -153,7 +153,6 @@ def parse_vswhere_row(row: dict[str, object]) -> tuple[str, str, str]:
 
 
 def _list_toolsets(path: str) -> tuple[str, ...]:
-    """Return the versions of an installation's toolsets, the newest first."""
     compilers = Path(path, *_TOOLSETS_FOLDER).glob(str(Path("*") / _CL_PATH))
     names = [compiler.parents[3].name for compiler in compilers]
     return tuple(sorted(names, key=parse_version_numbers, reverse=True))

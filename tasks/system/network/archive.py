@@ -159,8 +159,6 @@ def _create_link(path: Path, to: str) -> None:
 
 
 def _build_archive_error(source: Path, problem: str) -> BadArtifactError:
-    return BadArtifactError(
-        f"{source.name} {problem}; torchyard unpacked no file of this archive",
-        location=str(source),
-        hint="download the archive again from its release page, and compare its sha256",
-    )
+    message = f"{source.name} {problem}; torchyard unpacked no file of this archive"
+    hint = "download the archive again from its release page, and compare its sha256"
+    return BadArtifactError(message, location=str(source), hint=hint)

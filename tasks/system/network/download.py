@@ -104,9 +104,14 @@ def _is_permanent(error: Exception) -> bool:
 
 
 def _fetch_part(url: str, part: Path) -> None:
-    offset = part.stat().st_size if part.exists() else 0
-    request = _build_request(url)
-    if offset:
+    parts = urlsplit(url)
+    login, _, host = parts.netloc.rpartition("@")
+    bare_url, headers = parts._replace(netloc=host).geturl(), {"User-Agent": "torchyard"}
+    request = urllib.request.Request(bare_url, headers=headers)  # noqa: S310 - scheme was checked
+    if login:  # in a header, which is not sent to another host
+        credentials = base64.b64encode(unquote(login).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {credentials}")
+    if offset := part.stat().st_size if part.exists() else 0:
         request.add_header("Range", f"bytes={offset}-")
     try:
         with urllib.request.build_opener().open(request, timeout=_READ_TIMEOUT) as response:
@@ -123,18 +128,6 @@ def _fetch_part(url: str, part: Path) -> None:
         if error.code == 416:  # the part is longer than the file on the server: start again
             part.unlink(missing_ok=True)
         raise
-
-
-def _build_request(url: str) -> urllib.request.Request:
-    """Return a request with the URL's login in a header, which is not sent to another host."""
-    parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
-    bare_url, headers = parts._replace(netloc=host).geturl(), {"User-Agent": "torchyard"}
-    request = urllib.request.Request(bare_url, headers=headers)  # noqa: S310 - scheme was checked
-    if login:
-        credentials = base64.b64encode(unquote(login).encode()).decode()
-        request.add_unredirected_header("Authorization", f"Basic {credentials}")
-    return request
 
 
 def _append_to_log(log: PurePath | None, text: str) -> None:

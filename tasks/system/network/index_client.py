@@ -98,11 +98,9 @@ def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Prep
     with_login = (item for item in indexes.items() if _LOGIN_URL.search(item[1]))
     pip_indexes = {name: " ".join(value.split()) for name, value in with_login}
     variables = {**pip_indexes, **env, **secret_variables}
-    variables |= {
-        name: logins.strip_logins(variables[name], for_uv=name.startswith("UV_"))
-        for name in _INDEX_VARIABLES
-        if name in variables
-    }
+    for name in (name for name in _INDEX_VARIABLES if name in variables):
+        for_uv = name.startswith("UV_")
+        variables[name] = logins.strip_logins(variables[name], for_uv=for_uv)
     for name in _find_uv_passwords(variables, logins):
         del variables[name]
     if not logins:
@@ -140,13 +138,12 @@ def _find_uv_passwords(env: Mapping[str, str], logins: _Logins) -> list[str]:
     matches = {name: _URL_HOST.match(url) for name, url in urls.items()}
     hosts = {re.sub(r"\W", "_", name).upper(): at["host"] for name, at in matches.items() if at}
     passwords = {match[1]: match[0] for match in map(_UV_PASSWORD_VARIABLE.fullmatch, env) if match}
-    return [
-        variable
-        for name, variable in passwords.items()
-        if logins.add_login(
-            hosts.get(name, ""), env.get(f"UV_INDEX_{name}_USERNAME", ""), env[variable]
-        )
-    ]
+
+    def add_login(name: str) -> bool:
+        user = env.get(f"UV_INDEX_{name}_USERNAME", "")
+        return logins.add_login(hosts.get(name, ""), user, env[passwords[name]])
+
+    return [variable for name, variable in passwords.items() if add_login(name)]
 
 
 def _read_user_netrc(env: Mapping[str, str]) -> str:
@@ -273,12 +270,11 @@ def _build_hash_error(
         subject = "a downloaded file" if name == "unknown package" else name
         message = f"{subject} has sha256 {found}, but its index lists {expected}"
         return FetchError(message, location=where, hint=_DAMAGED_HINT)
-    return BadArtifactError(
-        f"the index provides {name} with sha256 {found}, but torchyard.lock requires {expected}",
-        location=where,
-        hint="find out who changed the file; to accept the changed file, run: "
-        "TORCHYARD__LOCK=false doit build, then doit lock",
-    )
+    provided = f"the index provides {name} with sha256 {found}"
+    message = f"{provided}, but torchyard.lock requires {expected}"
+    accept = "TORCHYARD__LOCK=false doit build, then doit lock"
+    hint = f"find out who changed the file; to accept the changed file, run: {accept}"
+    return BadArtifactError(message, location=where, hint=hint)
 
 
 # Seconds without a byte, and the number of retries for a connection or an incomplete file.
@@ -346,12 +342,9 @@ def find_pip_file_defaults() -> frozenset[str]:
 
 def add_client_defaults(env: Mapping[str, str], configured: Collection[str] = ()) -> dict[str, str]:
     """Return `env` with `CLIENT_DEFAULTS` added, except those that are set or `configured`."""
-    defaults = {
-        name: value
-        for name, value in CLIENT_DEFAULTS.items()
-        if name not in configured and _ALTERNATIVE_NAMES.get(name, name) not in env
-    }
-    return {**defaults, **env}
+    names = (name for name in CLIENT_DEFAULTS if name not in configured)
+    unset = (name for name in names if _ALTERNATIVE_NAMES.get(name, name) not in env)
+    return {**{name: CLIENT_DEFAULTS[name] for name in unset}, **env}
 
 
 def format_retry_message(line: str, what: str) -> str:

@@ -120,7 +120,9 @@ def test_unmanaged_folder_is_not_removed(tmp_path: Path) -> None:
     for path in (theirs, tmp_path):
         with pytest.raises(NotOwnedError) as error:
             remove_owned(path)
-        assert str(error.value) == f"{path}: torchyard did not create this, so it will not remove it"
+        assert (
+            str(error.value) == f"{path}: torchyard did not create this, so it will not remove it"
+        )
     assert theirs.is_dir()
 
 
