@@ -75,7 +75,7 @@ class Console:
             self.print_warning(warning)
 
     def begin_stage(self, stage: Stage, reason: str) -> None:
-        """Show that a stage starts."""
+        """Show that a stage starts, with the reason."""
         from tasks.core.ninja_progress import ProgressThrottle  # noqa: PLC0415 - only if a stage runs
 
         self.ran += 1
@@ -89,7 +89,7 @@ class Console:
                 self.screen.start_live_lines(self._draw_running_stages)
 
     def end_stage(self, stage: Stage, reason: str, outcome: Outcome) -> None:
-        """Print that a stage ended or was skipped; a stage that only checks may be unchanged."""
+        """Print that a stage has ended or was skipped, with the time that it took."""
         elapsed = self._remove_running_stage(stage.name)
         self._has_built |= stage.kind in _BUILDING_KINDS and outcome != "skipped"
         verb, subject = STAGE_VERBS[stage.kind][1], _describe_subject(stage)
@@ -105,7 +105,7 @@ class Console:
             self._write_status_line(verb, f"{subject} in {elapsed}{suffix}")
 
     def print_line(self, text: str) -> None:
-        """Print a permanent line, not a live one."""
+        """Print a line that stays on the terminal, above the live lines."""
         self._write_status_line("", self._complete_line(text), style="")
 
     def print_report(self, text: str) -> None:

@@ -110,7 +110,7 @@ def read_package_versions(site: PurePath) -> dict[str, str]:
 
 
 def read_installed_packages(site: PurePath) -> Mapping[str, InstalledPackage]:
-    """Return all installed packages by normalized name."""
+    """Return normalized name → package of all packages in a site-packages folder."""
     if not Path(site).is_dir():
         return {}
     packages = map(_read_package, importlib.metadata.distributions(path=[str(site)]))
@@ -165,7 +165,7 @@ class ImportResult:
 
 
 def try_import(python: str, code: str, command: Command) -> ImportResult:
-    """Run `python -c code`, which imports, with the environment, folder and log of `command`."""
+    """Run `code`, which imports modules, in the environment, folder and log of `command`."""
     # Modules in the working folder would shadow installed packages
     argv = (python, "-X", "faulthandler", "-c", code)
     lines: list[str] = []
@@ -177,5 +177,5 @@ def try_import(python: str, code: str, command: Command) -> ImportResult:
 
 
 def find_raised_exception(lines: Sequence[str]) -> str:
-    """Return the last exception in the output, not its causes; an empty string if none."""
+    """Return the last line that reports an exception; an empty string if there is none."""
     return next((line for line in reversed(lines) if _EXCEPTION_LINE.match(line)), "")

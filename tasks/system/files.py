@@ -61,7 +61,7 @@ def is_accessible(path: PurePath) -> bool:
 
 
 def find_existing_ancestor(path: PurePath) -> Path:
-    """Return the path if it exists, else the nearest parent that exists (on the same disk)."""
+    """Return `path`, or its nearest parent folder that exists."""
     ancestors = (Path(path), *Path(path).parents)
     return next(filter(is_accessible, ancestors), ancestors[-1])
 
@@ -78,7 +78,7 @@ def find_free_path(folder: Path, prefix: str = "") -> Path:
 
 
 def require_minimum_space(folder: PurePath, what: str) -> None:
-    """Raise `NoSpaceError` if so little space is left that a stage would certainly fail."""
+    """Raise `NoSpaceError` if too little disk space is left to even start a build."""
     require_disk_space(folder, STARTED_BUILD_MIB[0], f"{what}, at the very least,")
 
 
@@ -166,7 +166,7 @@ def write_user_file(path: PurePath, text: str) -> None:
 
 
 def create_owned_folder(folder: PurePath) -> Path:
-    """Create `folder` and mark it as managed; raise `NotOwnedError` if it has other content."""
+    """Create `folder` with a CACHEDIR.TAG; raise `NotOwnedError` if it has other content."""
     path, where = Path(folder), str(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -188,25 +188,25 @@ def create_owned_folder(folder: PurePath) -> Path:
 
 
 def mark_owned(folder: PurePath) -> None:
-    """Mark `folder`, with all its contents, as managed."""
+    """Write CACHEDIR.TAG: torchyard may remove `folder` with all its contents."""
     write_atomic(Path(folder) / TAG, _TAG_TEXT)
 
 
 def is_marked(folder: PurePath) -> bool:
-    """Return True if `folder` itself is marked as managed."""
+    """Return True if `folder` itself contains the CACHEDIR.TAG of torchyard."""
     with contextlib.suppress(OSError):
         return (Path(folder) / TAG).read_text(encoding="utf-8") == _TAG_TEXT
     return False
 
 
 def is_owned(path: PurePath) -> bool:
-    """Return True if `path` (symbolic links resolved) or a parent folder is marked as managed."""
+    """Return True if the real path or a parent folder has the CACHEDIR.TAG of torchyard."""
     real = Path(path).resolve()
     return any(map(is_marked, (real, *real.parents)))
 
 
 def remove_owned(path: PurePath) -> None:
-    """Remove a managed file, link or tree if it exists; raise `NotOwnedError` if unmanaged."""
+    """Remove a file, link or tree; raise `NotOwnedError` if torchyard did not create it."""
     target = Path(path)
     if not target.exists() and not target.is_symlink():
         return
@@ -221,7 +221,7 @@ def remove_owned(path: PurePath) -> None:
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
-    """Empty a managed folder, the entries `first` first; keep its tag, its lock and `but`."""
+    """Empty a folder, beginning with the entries `first`; keep its tag, lock and `but`."""
     path = Path(folder)
     if not is_marked(path):
         message = "torchyard did not create this folder, so it will not delete its contents"
@@ -247,7 +247,7 @@ def read_artifact(path: PurePath) -> Artifact:
 
 @contextmanager
 def lock_folder(folder: PurePath) -> Iterator[None]:
-    """Lock a folder during the block; raise `BusyError` if another process has locked it."""
+    """Lock a folder during the block; raise `BusyError` if another run has locked it."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 - only where something is done
 
     holder = Path(folder) / _HOLDER_FILE

@@ -24,7 +24,7 @@ def write_manifest(path: PurePath, outputs: Any) -> None:
 
 
 def remove_manifests(*paths: PurePath) -> None:
-    """Remove a stage's manifests before it starts: an interrupted stage must not leave one."""
+    """Remove a stage's manifests before it starts, so that an interrupted stage leaves none."""
     for path in paths:
         Path(path).unlink(missing_ok=True)
 
@@ -56,5 +56,5 @@ def _build_adapter(kind: Any) -> Any:
 
 
 def build_record_path(path: PurePath) -> PurePath:
-    """Return the path of a manifest's record: `wheel.record.json` for `wheel.json`."""
+    """Return the path of the record of a manifest: wheel.record.json for wheel.json."""
     return path.with_suffix(".record.json")

@@ -122,7 +122,7 @@ class PackageInstaller:
 
 
 def format_hashed_requirements(locked: LockedPackages) -> str:
-    """Return a requirements file with the packages, and with `--hash` for every digest."""
+    """Return the text of a requirements file with a `--hash` option for every digest."""
     lines = (" --hash=sha256:".join((pin, *locked[pin])) for pin in sorted(locked))
     return "".join(f"{line}\n" for line in lines)
 
@@ -158,24 +158,21 @@ class DigestLister:
         requested = {package.name: package for package in packages}
         if not requested:
             return {}
-        listed = self._read_index_packages([package.pin for package in requested.values()], index)
-        digests = {n: _select_digests(requested[n], listed.get(n, {})) for n in sorted(requested)}
-        return {requested[name].pin: digests[name] for name in digests}
-
-    def _read_index_packages(self, pins: list[str], index: str) -> dict[str, Mapping[str, Any]]:
         if not self.uv:
             hint = "install uv next to doit: pip install uv"
             message = "uv is not installed; it is required to read the sha256 of packages"
             raise MissingToolError(message, hint=hint)
         pins_file, lock_file = self.folder / "pins.txt", self.folder / "pylock.toml"
-        files.write_atomic(pins_file, "".join(f"{pin}\n" for pin in pins))
+        files.write_atomic(pins_file, "".join(f"{package.pin}\n" for package in requested.values()))
         argv = (self.uv, "pip", "compile", "--quiet", "--no-deps", "--no-header", "--python")
         output = ("--format", "pylock.toml", "--output-file", str(lock_file), "--upgrade")
         index_options = package_indexes.build_extra_index_options(index)
         command = (*argv, self.python, *output, *index_options, str(pins_file))
         index_client.run_index_client(command, "ask the index for digests", self.log)
         document = tomllib.loads(Path(lock_file).read_text(encoding="utf-8"))
-        return {canonicalize_name(item["name"]): item for item in document.get("packages", ())}
+        listed = {canonicalize_name(item["name"]): item for item in document.get("packages", ())}
+        digests = {n: _select_digests(requested[n], listed.get(n, {})) for n in sorted(requested)}
+        return {requested[name].pin: digests[name] for name in digests}
 
 
 def _select_digests(installed: InstalledPackage, listed: Mapping[str, Any]) -> tuple[str, ...]:

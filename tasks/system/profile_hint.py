@@ -18,7 +18,7 @@ _DOIT_COMMAND = re.compile(
 
 
 def read_default_profile() -> str:
-    """Return the default profile: TORCHYARD_PROFILE, else `quickstart`."""
+    """Return the default profile: TORCHYARD_PROFILE, else "quickstart"."""
     return os.environ.get("TORCHYARD_PROFILE", "quickstart")
 
 
@@ -28,7 +28,7 @@ def format_profile_argument(name: str) -> str:
 
 
 def add_profile_argument(todo: str, name: str) -> str:
-    """Return the hint `todo` with `profile=NAME` added to each doit command."""
+    """Return the text `todo` with `profile=NAME` added to each doit command."""
     return _DOIT_COMMAND.sub(lambda found: found[0] + format_profile_argument(name), todo)
 
 

@@ -116,7 +116,7 @@ def build_installer_env() -> dict[str, str]:
 
 
 def read_remote_cache_variables() -> dict[str, str]:
-    """Return the variables for a compiler cache only: address and login of its remote cache."""
+    """Return the host's variables with the address and login of a remote compiler cache."""
     return _select_variables(REMOTE_CACHE_VARIABLES)
 
 
@@ -169,7 +169,7 @@ def capture_output(command: Command) -> str:
 def try_capture(
     *argv: str, what: str, timeout: float | None = None, env: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return a short command's standard output, None if it fails; `env` defaults to the host's."""
+    """Return a short command's standard output; None if it fails; `env` defaults to the host's."""
     try:
         return capture_output(Command(argv, env or build_host_env(), what, timeout=timeout))
     except (CommandFailedError, MissingToolError):

@@ -109,7 +109,13 @@ def end_child(child: Popen[str], grace: float) -> None:
         if child in _job_handles:
             _terminate_job(_job_handles[child], _ENDED_EXIT_CODE)
         elif child.poll() is None:
-            _end_process_tree(child.pid)
+            import psutil  # noqa: PLC0415 - only where there is no job
+
+            with contextlib.suppress(psutil.NoSuchProcess):
+                leader = psutil.Process(child.pid)
+                for process in [*leader.children(recursive=True), leader]:
+                    with contextlib.suppress(psutil.Error):
+                        process.kill()
         child.wait()
         if handle := _job_handles.pop(child, 0):
             close_handle(handle)
@@ -132,13 +138,3 @@ def _create_job_for(process: int) -> int:
         close_handle(handle)
         raise
     return handle
-
-
-def _end_process_tree(pid: int) -> None:
-    import psutil  # noqa: PLC0415 - only where there is no job
-
-    with contextlib.suppress(psutil.NoSuchProcess):
-        leader = psutil.Process(pid)
-        for process in [*leader.children(recursive=True), leader]:
-            with contextlib.suppress(psutil.Error):
-                process.kill()

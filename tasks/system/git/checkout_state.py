@@ -108,7 +108,7 @@ def is_checkout(path: PurePath) -> bool:
 
 
 def read_git_state(tree: PurePath, cache: PurePath | None = None) -> GitState:
-    """Return a checkout's state; the file `cache` lists its untracked files for later calls."""
+    """Return a checkout's state; the file `cache` lists the untracked files for the next call."""
     with ThreadPoolExecutor(max_workers=2) as executor:
         untracked = executor.submit(_hash_untracked_files, tree, cache)
         submodules = executor.submit(lambda: dict(list_checked_out_submodules(tree)))
@@ -165,7 +165,7 @@ def list_submodule_status(tree: PurePath) -> Iterator[tuple[str, str, str]]:
 
 
 def read_submodule_names(tree: PurePath) -> dict[str, str]:
-    """Return the submodules in .gitmodules, path → name."""
+    """Return path → name of the submodules in .gitmodules."""
     if not (Path(tree) / ".gitmodules").exists():
         return {}
     argv = ("--file", ".gitmodules", "--get-regexp", r"\.path$")

@@ -65,11 +65,11 @@ class Clone:
         self.run_git("config", f"torchyard.{key}", value, what="record the checkout")
 
     def read_config(self, key: str) -> str:
-        """Return a value that `write_config` stored, "" if it is not set."""
+        """Return a value that `write_config` stored; "" if it is not set."""
         return _read_git_config(self.tree, f"torchyard.{key}")
 
     def resolve_commit(self, name: str) -> str:
-        """Return the commit that a name refers to in the clone, "" if it refers to none."""
+        """Return the commit that a name refers to in the clone; "" if it refers to none."""
         argv = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         try:
             return capture_git_output(self.tree, *argv).strip()
@@ -117,7 +117,7 @@ def _build_missing_ref_error(clone: Clone, where: str) -> FetchError:
 
 
 def is_at_ref(dest: PurePath, url: str, ref: str, submodules: bool = True) -> bool:
-    """Return True if the last finished request had the same URL, ref and submodules."""
+    """Return True if `dest` was completely checked out for the same URL, ref and submodules."""
     clone = Clone(Path(dest), url, ref, submodules, None)
     return is_checkout(dest) and clone.read_config("checkout") == clone.request_line
 
@@ -263,7 +263,7 @@ def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str
 
 
 def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
-    """Print a line if a local repository has a newer commit of the ref than torchyard.lock."""
+    """Print a line if a repository on this machine has a newer commit than torchyard.lock."""
     is_local = git_command.is_local_url(apply_mirror(url, mirrors))
     if not locked or locked.startswith(ref) or not is_local:
         return
@@ -312,7 +312,7 @@ def _can_connect(host: str, port: int, timeout: float) -> bool:
 
 
 def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Return submodules to update: missing, interrupted, or still as in the commit `seen`."""
+    """Return the submodules to update: missing, interrupted, or still at the commit of `seen`."""
     if not (Path(tree) / ".gitmodules").exists():
         return ()
     entries: list[str] = []

@@ -65,7 +65,7 @@ def build_git_command(
 
 
 def is_local_url(url: str) -> bool:
-    """Return True if a URL is a path on this machine: no scheme except file:, no scp host:path."""
+    """Return True if a git URL is a path on this machine, also one that begins with file:."""
     if url.startswith("file:"):
         return True
     head = url.split("/", 1)[0]

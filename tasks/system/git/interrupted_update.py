@@ -59,12 +59,12 @@ def read_update_note(tree: PurePath) -> UpdateNote | None:
 
 
 def find_note_path(tree: PurePath) -> Path:
-    """Return the path of a checkout's update note."""
+    """Return the path of a checkout's `UpdateNote`."""
     return find_git_folder(Path(tree)) / "torchyard-under-way.json"
 
 
 def write_update_note(tree: PurePath, note: UpdateNote) -> None:
-    """Write a checkout's update note atomically."""
+    """Write a checkout's `UpdateNote` atomically."""
     files.write_atomic(find_note_path(tree), json.dumps(asdict(note)))
 
 
@@ -277,7 +277,7 @@ def _is_git_running(tree: Path) -> bool:
 
 @contextmanager
 def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterator[None]:
-    """Repair an earlier interrupted update; keep a note on disk about `paths` during the block."""
+    """Repair an earlier interrupted update; keep an `UpdateNote` on disk during the block."""
     repair_interrupted_update(tree)
     top, note_path = Path(tree), find_note_path(tree)
     present = tuple(_list_present_submodules(top, paths))
@@ -310,7 +310,7 @@ def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterato
 
 
 def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the `paths` of submodules that the user has not moved since an interrupted update."""
+    """Return `paths` without the submodules that the user moved after an interrupted update."""
     if not (note := read_update_note(tree)):
         return tuple(paths)
     unchanged = {path for _, path, _ in list_submodule_status(tree)}
@@ -320,7 +320,7 @@ def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...
 
 
 def repair_interrupted_update(tree: PurePath) -> None:
-    """Repair an interrupted update; raise `LostEditsError` if only the user can decide."""
+    """Repair an interrupted update; raise `LostEditsError` if files may be the user's edits."""
     if not (note := read_update_note(tree)):
         return
     remove_stale_locks(tree, note)

@@ -37,7 +37,7 @@ _NON_COMMIT_ENTRY = re.compile(
 
 
 def list_local_changes(tree: PurePath, patches: Sequence[PurePath] = ()) -> tuple[str, ...]:
-    """Return the kinds of local changes, such as "edits"; changes by `patches` do not count."""
+    """Return the kinds of local changes, such as "edits", except those made by `patches`."""
     try:
         if not read_head_commit(Path(tree)):
             return ()  # no checkout has finished here
@@ -49,12 +49,12 @@ def list_local_changes(tree: PurePath, patches: Sequence[PurePath] = ()) -> tupl
 def _iterate_change_kinds(tree: Path, patches: Sequence[PurePath]) -> Iterator[str]:
     if _has_edits(tree, patches):
         yield "edits"
-    for place in (tree, *(tree / path for path, _ in list_checked_out_submodules(tree))):
-        if _has_local_commits(place):
+    for repository in (tree, *(tree / path for path, _ in list_checked_out_submodules(tree))):
+        if _has_local_commits(repository):
             yield "commits"
-        if capture_git_output(place, "stash", "list"):
+        if capture_git_output(repository, "stash", "list"):
             yield "stashes"
-        if any((find_git_folder(place) / "worktrees").glob("*")):
+        if any((find_git_folder(repository) / "worktrees").glob("*")):
             yield "other work trees"
 
 
@@ -129,7 +129,7 @@ def find_conflicts(tree: PurePath) -> MergeConflicts | None:
 
 
 def require_merged(tree: PurePath, where: str) -> None:
-    """Raise an error (location: `where`) for merge conflicts; warn of an unfinished operation."""
+    """Raise an error with the location `where` for merge conflicts; warn of unfinished merges."""
     if conflicts := find_conflicts(tree):
         raise TorchyardError(f"in {tree} {conflicts}", location=where, hint=conflicts.hint)
     if not is_checkout(top := Path(tree)):

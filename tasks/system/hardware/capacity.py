@@ -90,7 +90,7 @@ def _read_machine_memory(proc: Path) -> MemoryReading:
 
 
 def _read_group_memory(group: ControlGroup) -> MemoryReading | None:
-    """Return the memory of a control group, None if it has no limit or is gone."""
+    """Return the memory of a control group; None if it has no limit or is gone."""
     limits = [_read_number(group.folder / name) for name in _LIMIT_FILES[group.version]]
     limit = min((value for value in limits if value is not None), default=None)
     used = _read_number(group.folder / _USAGE_FILES[group.version])

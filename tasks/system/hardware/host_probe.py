@@ -20,7 +20,7 @@ _SYSTEM_NAMES: dict[str, System] = {"linux": "linux", "win32": "windows", "darwi
 
 @dataclass(frozen=True)
 class HostQuery:
-    """The settings of a probe: the requested Python, and the CUDA toolkit's path if set."""
+    """The settings that decide what is found: the Python, and the CUDA toolkit's path if set."""
 
     python: str
     toolkit_path: str | None
@@ -28,7 +28,7 @@ class HostQuery:
 
 @dataclass(frozen=True)
 class HostPin:
-    """The file host.json: the settings of the probe and its result."""
+    """The content of host.json: the settings, and the host facts that were found with them."""
 
     asked: HostQuery
     host: Host
@@ -56,7 +56,7 @@ def read_host(query: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
 
 
 def write_host_pin(path: PurePath, query: HostQuery, host: Host) -> None:
-    """Write the host facts and the settings of the probe to a pin file for later plans."""
+    """Write the host facts to the file `path`, from which `read_host` reads them later."""
     manifests.write_manifest(path, HostPin(query, replace(host, pinned=False)))
 
 

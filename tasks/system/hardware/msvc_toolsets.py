@@ -105,9 +105,10 @@ def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
         )
         raise MissingToolError(why, location=candidates[0].installation.path, hint=hint)
     default = next((item for item in installed if not item.explain_refusal(limits)), chosen)
-    if chosen in prompt and chosen.identity != default.identity:
-        why = "doit runs in the developer prompt of this toolset"
     item, toolset = chosen.installation, chosen.version
+    is_default = (item.path, toolset) == (default.installation.path, default.version)
+    if chosen in prompt and not is_default:
+        why = "doit runs in the developer prompt of this toolset"
     used = f"{item.name} {item.version} with toolset {toolset} is used"
     cl = Program(item.build_cl_path(toolset), toolset)
     return ChosenToolset(cl, item, f"{why}: {used}" if why else "")
@@ -120,10 +121,6 @@ class _ToolsetCandidate:
     installation: VisualStudioInstallation
     version: str
     name: str = ""
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        return self.installation.path, self.version
 
     def explain_refusal(self, limits: CompilerLimits) -> str:
         name = self.name or f"{self.installation.name} {self.installation.version}"
@@ -244,7 +241,7 @@ def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_sdk_header(captured: MsvcEnvironment | None) -> str:
-    """Return a file whose path changes with the captured Windows SDK, "" without an SDK."""
+    """Return a file whose path changes with the captured Windows SDK; "" without an SDK."""
     variables = captured.set if captured else {}
     folder, version = variables.get("WindowsSdkDir", ""), variables.get("WindowsSDKVersion", "")
     # joined as text: both end with a backslash, and may be read on another system

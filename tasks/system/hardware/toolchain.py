@@ -31,7 +31,7 @@ def resolve_tool_identity(name: str, value: str) -> str:
 
 
 def hash_program(program: str) -> str:
-    """Return the first 16 digits of the sha256 of the program's file, "" if there is no file."""
+    """Return the first 16 digits of the sha256 of the program's file; "" if there is no file."""
     return files.read_artifact(Path(program)).sha256[:16] if Path(program).is_file() else ""
 
 
@@ -154,7 +154,7 @@ _LIBRARY_PACKAGES = ("cudnn", "nccl", "cusparselt", "nvshmem")
 
 
 def assemble_cuda_home(site_packages: PurePath, home: PurePath) -> Path:
-    """Assemble the folder `home` from the packages in `site_packages`; return CUDA_HOME."""
+    """Link the toolkit's packages in `site_packages` into the folder `home`; return CUDA_HOME."""
     toolkit = find_packages_root(site_packages)
     if sys.platform == "win32":
         return toolkit
@@ -171,7 +171,14 @@ def assemble_cuda_home(site_packages: PurePath, home: PurePath) -> Path:
     (tree / "nvvm").symlink_to(toolkit / "nvvm")
     (tree / "lib64").mkdir()
     (tree / "lib").symlink_to("lib64")
-    _link_headers(toolkit, tree / "include")
+    packages = (toolkit, *(toolkit.parent / name for name in _LIBRARY_PACKAGES))
+    headers = [path / "include" for path in packages if (path / "include").is_dir()]
+    if len(headers) == 1:  # as one link: headers that are installed later appear in it
+        (tree / "include").symlink_to(headers[0])
+    else:
+        (tree / "include").mkdir()
+        for header in (header for folder in headers for header in sorted(folder.iterdir())):
+            _link_if_missing(tree / "include" / header.name, str(header))
     link_new_libraries(site_packages, home)
     return tree
 
@@ -188,7 +195,7 @@ def find_packages_root(site_packages: PurePath) -> Path:
 
 
 def link_new_libraries(site_packages: PurePath, home: PurePath) -> None:
-    """Link newly installed libraries into `home`: torch brings cuBLAS and others for extensions."""
+    """Link the libraries that were installed later, such as torch's cuBLAS, into `home`."""
     if sys.platform == "win32" or not files.is_owned(home):
         return
     site, lib64 = Path(site_packages), Path(home) / "lib64"
@@ -202,18 +209,3 @@ def link_new_libraries(site_packages: PurePath, home: PurePath) -> None:
 def _link_if_missing(place: Path, to: str) -> None:
     if not place.is_symlink() and not place.exists():
         place.symlink_to(to)
-
-
-def _link_headers(toolkit: Path, include: Path) -> None:
-    """Link the headers of the toolkit and of the CUDA libraries into the folder `include`.
-
-    If one folder has all headers, link that folder: headers installed later appear in `include`.
-    """
-    packages = (toolkit, *(toolkit.parent / name for name in _LIBRARY_PACKAGES))
-    present = [path / "include" for path in packages if (path / "include").is_dir()]
-    if len(present) == 1:
-        include.symlink_to(present[0])
-        return
-    include.mkdir()
-    for header in (header for folder in present for header in sorted(folder.iterdir())):
-        _link_if_missing(include / header.name, str(header))

@@ -30,7 +30,7 @@ class ArchiveMember:
 
 
 def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str:
-    """Return the reason not to unpack a member, "" if unpacking it is safe."""
+    """Return the reason not to unpack a member; "" if unpacking it is safe."""
     if member.kind == "device":
         return "is a device"
     path = _resolve_inside(member.name)
@@ -76,6 +76,7 @@ def extract_archive(archive: PurePath, dest: PurePath) -> None:
         raise FileExistsError(target)
     # the end of a tar may look like that of a zip inside of it
     is_zip = zipfile.is_zipfile(source) and not tarfile.is_tarfile(source)
+    unpack = _unpack_zip if is_zip else _unpack_tar
     try:
         members = list(_list_zip_members(source) if is_zip else _list_tar_members(source))
     except _DAMAGE_ERRORS as error:
@@ -91,7 +92,10 @@ def extract_archive(archive: PurePath, dest: PurePath) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
     folder.mkdir()
     try:
-        _unpack_archive(source, folder, is_zip=is_zip)
+        unpack(source, folder)
+    except _DAMAGE_ERRORS as error:
+        raise _build_archive_error(source, f"cannot be unpacked: {error}") from error
+    else:
         entries = list(folder.iterdir())
         top = entries[0] if len(entries) == 1 and entries[0].is_dir() else folder
         files.replace_path(top, target)
@@ -122,16 +126,10 @@ def _list_zip_members(source: Path) -> Iterator[ArchiveMember]:
             yield ArchiveMember(info.filename, kind, link, info.file_size)
 
 
-def _unpack_archive(source: Path, dest: Path, *, is_zip: bool) -> None:
-    try:
-        if is_zip:
-            _unpack_zip(source, dest)
-        else:
-            with tarfile.open(source) as tar:
-                tar.extraction_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on
-                tar.extractall(dest)  # noqa: S202 - every member was checked
-    except _DAMAGE_ERRORS as error:
-        raise _build_archive_error(source, f"cannot be unpacked: {error}") from error
+def _unpack_tar(source: Path, dest: Path) -> None:
+    with tarfile.open(source) as tar:
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on
+        tar.extractall(dest)  # noqa: S202 - every member was checked
 
 
 def _unpack_zip(source: Path, dest: Path) -> None:

@@ -72,7 +72,7 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
     seen_digests = {""}  # digests of wrong files
 
     def explain_retry(error: Exception) -> str:
-        """Return the reason for a retry, "" if a retry cannot help.
+        """Return the reason for a retry; "" if a retry cannot help.
 
         A transfer error can change a byte. The same wrong file twice is the file on the server.
         """

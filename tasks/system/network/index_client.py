@@ -244,7 +244,7 @@ def explain_client_failure(
 
 
 def find_retry_reason(error: Exception) -> str:
-    """Return the reason for a retry after a failure of uv or pip, "" if a retry cannot help."""
+    """Return the reason for a retry after a failure of uv or pip; "" if a retry cannot help."""
     failed = error.__cause__ if isinstance(error.__cause__, CommandFailedError) else error
     if not isinstance(failed, CommandFailedError) or network_access.is_offline():
         return ""
@@ -310,7 +310,7 @@ def run_index_client(
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run uv or pip in `env` (default: the host's); after a failure, retry once if useful."""
+    """Run uv or pip; after a failure that a retry may solve, run it once more."""
     env = shell.build_installer_env() if env is None else env
     client_env = add_client_defaults(env, find_pip_file_defaults())
     is_retry = False

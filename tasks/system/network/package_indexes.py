@@ -44,7 +44,7 @@ def read_uv_indexes() -> dict[str, str]:
 
 
 def read_pip_file_setting(*keys: str) -> str:
-    """Return the value of the first of these keys in pip's files, "" if not set."""
+    """Return the value of the first of these keys in pip's files; "" if not set."""
     contents = [*map(_read_pip_file, list_pip_files())]
     places = itertools.product(("install", "download", "global"), contents, keys)
     values = (settings.get(f"{section}.{key}") for section, settings, key in places)
@@ -127,16 +127,14 @@ def list_uv_files() -> Iterator[Path]:
     folders = (Path.cwd(), *Path.cwd().parents)
     names = ("uv.toml", "pyproject.toml")
     project_files = (folder / name for folder in folders for name in names)
-    yield from itertools.islice(filter(_is_uv_file, project_files), 1)
+    found = (path for path in project_files if path.is_file())
+    with_settings = (path for path in found if path.name == "uv.toml" or _read_uv_settings(path))
+    yield from itertools.islice(with_settings, 1)
     if roaming := os.environ.get("APPDATA"):
         yield Path(roaming) / "uv" / "uv.toml"
     yield _find_home_folders()[1] / "uv" / "uv.toml"
     shared = (folder / "uv" / "uv.toml" for folder in (*_list_shared_folders(), _SYSTEM_CONFIG))
     yield from itertools.islice(filter(Path.is_file, shared), 1)
-
-
-def _is_uv_file(path: Path) -> bool:
-    return path.is_file() and (path.name == "uv.toml" or bool(_read_uv_settings(path)))
 
 
 def _list_shared_folders() -> Iterator[Path]:
