@@ -64,7 +64,6 @@ def _read_version_from_files(python: Path) -> str:
 
 
 def _list_package_folders(python: Path, version: str) -> list[Path]:
-    """Return the folders that may contain the packages of the interpreter `python`."""
     prefix, lib = python.parent.parent, f"lib/python{format_major_minor(version)}"
     debian = [prefix / "lib/python3/dist-packages", prefix / "local" / lib / "dist-packages"]
     windows = [python.parent / "Lib/site-packages", prefix / "Lib/site-packages"]

@@ -170,7 +170,8 @@ class DigestLister:
         command = (*argv, self.python, *output, *index_options, str(pins_file))
         index_client.run_index_client(command, "ask the index for digests", self.log)
         document = tomllib.loads(Path(lock_file).read_text(encoding="utf-8"))
-        listed = {canonicalize_name(item["name"]): item for item in document.get("packages", ())}
+        rows = document.get("packages", ())
+        listed: dict[str, Mapping[str, Any]] = {canonicalize_name(row["name"]): row for row in rows}
         digests = {n: _select_digests(requested[n], listed.get(n, {})) for n in sorted(requested)}
         return {requested[name].pin: digests[name] for name in digests}
 

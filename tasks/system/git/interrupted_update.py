@@ -233,7 +233,6 @@ def _remove_blocking_files(tree: Path, inner: Path) -> None:
 
 
 def _has_file_content(path: Path) -> bool:
-    """Return True if a file has content that could be lost."""
     return path.is_symlink() or (path.exists() and path.stat().st_size > 0)
 
 
