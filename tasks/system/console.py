@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
@@ -27,12 +27,6 @@ _BUILDING_KINDS = ("compile", "wheel", "extensions", "install")
 _VERB_COLUMNS = 12
 
 
-def _create_minutes() -> ProgressThrottle:
-    from tasks.core.ninja_progress import ProgressThrottle  # noqa: PLC0415 - only where something is at work
-
-    return ProgressThrottle()
-
-
 @dataclass
 class _RunningStage:
     """A running stage with its latest output; `updated` is the time of that output."""
@@ -42,8 +36,8 @@ class _RunningStage:
     started: float
     updated: float
     text: str
+    throttle: ProgressThrottle
     progress: Progress | None = None
-    minutes: ProgressThrottle = field(default_factory=_create_minutes)
 
 
 class Console:
@@ -81,18 +75,21 @@ class Console:
             self.print_warning(warning)
 
     def begin_stage(self, stage: Stage, reason: str) -> None:
-        """Show that a stage starts."""
+        """Show that a stage starts, with the reason."""
+        from tasks.core.ninja_progress import ProgressThrottle  # noqa: PLC0415 - only if a stage runs
+
         self.ran += 1
         verb, subject, now = STAGE_VERBS[stage.kind][0], _describe_subject(stage), time.monotonic()
+        work = _RunningStage(verb, subject, now, now, reason, ProgressThrottle())
         with self._lock:
-            self._works[stage.name] = _RunningStage(verb, subject, now, now, reason)
+            self._works[stage.name] = work
             if not self.screen.live:
                 self._write_status_line(verb, f"{subject} ({reason})")
             elif len(self._works) == 1:
                 self.screen.start_live_lines(self._draw_running_stages)
 
     def end_stage(self, stage: Stage, reason: str, outcome: Outcome) -> None:
-        """Print that a stage ended or was skipped; a stage that only checks may be unchanged."""
+        """Print that a stage has ended or was skipped, with the time that it took."""
         elapsed = self._remove_running_stage(stage.name)
         self._has_built |= stage.kind in _BUILDING_KINDS and outcome != "skipped"
         verb, subject = STAGE_VERBS[stage.kind][1], _describe_subject(stage)
@@ -108,7 +105,7 @@ class Console:
             self._write_status_line(verb, f"{subject} in {elapsed}{suffix}")
 
     def print_line(self, text: str) -> None:
-        """Print a permanent line, not a live one."""
+        """Print a line that stays on the terminal, above the live lines."""
         self._write_status_line("", self._complete_line(text), style="")
 
     def print_report(self, text: str) -> None:
@@ -130,7 +127,7 @@ class Console:
             work.text, work.progress, work.updated = text, progress, now
             if self.screen.live:
                 self.screen.redraw_live_lines()
-            elif progress and work.minutes.should_log(progress, now - work.started):
+            elif progress and work.throttle.should_log(progress, now - work.started):
                 elapsed = format_duration(now - work.started)
                 self._write_status_line(work.verb, f"{work.subject} {elapsed}: {progress}")
 
@@ -178,20 +175,17 @@ class Console:
 
     def _draw_running_stages(self, space: text_layout.DrawingArea) -> str:
         """Return the live lines: up to three for a single stage, else one for each stage."""
-        rows = [self._describe_running_stage(work) for work in list(self._works.values())]
+        rows, now = [], time.monotonic()
+        for work in list(self._works.values()):
+            verb = "Stopping" if self.interrupted else work.verb
+            head = f"{verb:>{_VERB_COLUMNS}} {work.subject} {format_duration(now - work.started)}"
+            progress = work.progress and work.progress.advance_time(now - work.updated)
+            rows.append((head, self.screen.encode_with_fallback(work.text), progress))
         if len(rows) == 1:
             return text_layout.format_progress_lines(*rows[0], space)
         format_line = text_layout.format_progress_line
         visible = rows[: max(space.rows - 1, 1)]
         return "\n".join(format_line(*row, space.columns, space.glyphs) for row in visible)
-
-    def _describe_running_stage(self, work: _RunningStage) -> tuple[str, str, Progress | None]:
-        now, progress = time.monotonic(), work.progress
-        verb = "Stopping" if self.interrupted else work.verb
-        head = f"{verb:>{_VERB_COLUMNS}} {work.subject} {format_duration(now - work.started)}"
-        if progress:
-            progress = progress.advance_time(now - work.updated)
-        return head, self.screen.encode_with_fallback(work.text), progress
 
     def _wrap_text(self, text: str, indent: int = 0) -> str:
         """Return `text` wrapped to the terminal's width, or unchanged if the output is a log."""

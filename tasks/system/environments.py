@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from email.parser import HeaderParser
 from pathlib import Path, PurePath
 
 from packaging.utils import canonicalize_name
@@ -19,14 +20,12 @@ from tasks.system.network import index_client
 
 
 def find_uv() -> str | None:
-    """Return the path of uv: from the `uv` package, else from PATH, else None."""
+    """Return the path of uv: from the `uv` package, else from PATH; None if uv is missing."""
     try:
-        import uv  # noqa: PLC0415 - where the package is missing, pip does the work
-    except ImportError:
-        return shutil.which("uv")
-    try:
+        import uv  # noqa: PLC0415 - if the package is missing, pip installs the packages
+
         return str(uv.find_uv_bin())
-    except (FileNotFoundError, AttributeError):
+    except (ImportError, FileNotFoundError, AttributeError):
         return shutil.which("uv")
 
 
@@ -54,10 +53,9 @@ def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> Non
     try:
         index_client.run_index_client(argv, "create the build environment", log)  # uv fetches pip
     except CommandFailedError as error:
-        is_linux = sys.platform == "linux"
-        hint = (
-            format_install_command("venv") if is_linux else "reinstall Python with its venv module"
-        )
+        hint = "reinstall Python with its venv module"
+        if sys.platform == "linux":
+            hint = format_install_command("venv")
         raise MissingToolError(error.message, location=error.location, hint=hint) from error
 
 
@@ -78,7 +76,7 @@ def find_site_packages(python: str) -> Path:
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """An installed distribution; `tags` are its wheel's tags, `is_file` means not from an index."""
+    """An installed package; `is_file` is True if it was installed from a file or a folder."""
 
     name: str
     version: str
@@ -112,7 +110,7 @@ def read_package_versions(site: PurePath) -> dict[str, str]:
 
 
 def read_installed_packages(site: PurePath) -> Mapping[str, InstalledPackage]:
-    """Return all installed packages by normalized name."""
+    """Return normalized name → package of all packages in a site-packages folder."""
     if not Path(site).is_dir():
         return {}
     packages = map(_read_package, importlib.metadata.distributions(path=[str(site)]))
@@ -120,15 +118,10 @@ def read_installed_packages(site: PurePath) -> Mapping[str, InstalledPackage]:
 
 
 def _read_package(item: importlib.metadata.Distribution) -> InstalledPackage:
-    lines = (item.read_text("WHEEL") or "").splitlines()
-    tags = (line.partition(":")[2].strip() for line in lines if line.startswith("Tag:"))
-    return InstalledPackage(
-        name=canonicalize_name(item.metadata["Name"] or ""),
-        version=item.version,
-        tags=frozenset(tags),
-        requires=tuple(item.requires or ()),
-        is_file=item.read_text("direct_url.json") is not None,
-    )
+    name = canonicalize_name(item.metadata["Name"] or "")
+    tags = HeaderParser().parsestr(item.read_text("WHEEL") or "").get_all("Tag", ())
+    is_file, requires = item.read_text("direct_url.json") is not None, tuple(item.requires or ())
+    return InstalledPackage(name, item.version, frozenset(tags), requires, is_file)
 
 
 def resolve_required_names(
@@ -138,15 +131,12 @@ def resolve_required_names(
     pending, visited = list(parse_requirements(roots)), set[tuple[str, frozenset[str]]]()
     while pending:
         requirement = pending.pop()
-        name = canonicalize_name(requirement.name)
-        visit = (name, frozenset(requirement.extras))
+        name, extras = canonicalize_name(requirement.name), requirement.extras
+        visit = (name, frozenset(extras))
         if name in installed and visit not in visited:
             visited.add(visit)
-            pending += (
-                dependency
-                for dependency in parse_requirements(installed[name].requires)
-                if is_requirement_applicable(dependency, {}, requirement.extras)
-            )
+            required = parse_requirements(installed[name].requires)
+            pending += (one for one in required if is_requirement_applicable(one, {}, extras))
     return {name for name, _ in visited}
 
 
@@ -162,10 +152,7 @@ _MISSING_DRIVER = re.compile(
 
 @dataclass(frozen=True)
 class ImportResult:
-    """The result of an import. `problem` is the exception, "" on success.
-
-    `lines` is the output. `error` is the failed command with its log, None on success.
-    """
+    """The output `lines` of an import, and on failure, the exception and the failed command."""
 
     lines: tuple[str, ...]
     problem: str = ""
@@ -178,7 +165,7 @@ class ImportResult:
 
 
 def try_import(python: str, code: str, command: Command) -> ImportResult:
-    """Import by `python -c code`, with the environment, working folder and log of `command`."""
+    """Run `code`, which imports modules, in the environment, folder and log of `command`."""
     # Modules in the working folder would shadow installed packages
     argv = (python, "-X", "faulthandler", "-c", code)
     lines: list[str] = []
@@ -190,5 +177,5 @@ def try_import(python: str, code: str, command: Command) -> ImportResult:
 
 
 def find_raised_exception(lines: Sequence[str]) -> str:
-    """Return the last exception in a traceback, not the ones that caused it; "" without one."""
+    """Return the last line that reports an exception; an empty string if there is none."""
     return next((line for line in reversed(lines) if _EXCEPTION_LINE.match(line)), "")

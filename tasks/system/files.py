@@ -9,7 +9,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any
@@ -22,7 +22,7 @@ from tasks.system import process_group
 from tasks.system.output import print_warning
 
 _JUNCTION = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT
-_SPACE_HINT = "free some room, or put the checkout on a larger disk"
+_SPACE_HINT = "free some disk space, or put the checkout on a larger disk"
 
 
 def remove_tree(target: Path, last: str) -> None:
@@ -32,41 +32,38 @@ def remove_tree(target: Path, last: str) -> None:
         Path(name).chmod(stat.S_IWRITE)
         function(name)
 
+    handler: Any = {"onexc" if sys.version_info >= (3, 12) else "onerror": retry_as_writable}
     # While the entry `last`, such as CACHEDIR.TAG, exists, a later run can continue the removal
     for child in sorted(target.iterdir(), key=lambda entry: entry.name == last):
-        if child.is_dir() and not is_link(child):
-            if sys.version_info >= (3, 12):
-                shutil.rmtree(child, onexc=retry_as_writable)
-            else:
-                shutil.rmtree(child, onerror=retry_as_writable)
+        if child.is_dir() and not _is_link(child):
+            shutil.rmtree(child, **handler)
         else:
-            remove_file_or_link(child)
+            _remove_file_or_link(child)
     target.rmdir()
 
 
-def remove_file_or_link(path: Path) -> None:
-    """Remove a file or a link; on Windows, make a read-only file writable first."""
-    if sys.platform == "win32" and not is_link(path):
-        path.chmod(stat.S_IWRITE)
+def _remove_file_or_link(path: Path) -> None:
+    if sys.platform == "win32" and not _is_link(path):
+        path.chmod(stat.S_IWRITE)  # Windows removes no read-only file
     path.unlink()
 
 
-def is_link(path: Path) -> bool:
+def _is_link(path: Path) -> bool:
     """Return True for a symbolic link or, on Windows, a junction."""
     return path.is_symlink() or getattr(path.lstat(), "st_reparse_tag", 0) == _JUNCTION
 
 
 def is_accessible(path: PurePath) -> bool:
-    """Return True if the path exists, False if it does not or if access is denied."""
+    """Return True if the path exists; False if it does not, or if access is denied."""
     with contextlib.suppress(OSError):
         return Path(path).exists()
     return False
 
 
 def find_existing_ancestor(path: PurePath) -> Path:
-    """Return the path if it exists, else the nearest parent that exists (on the same disk)."""
-    places = (Path(path), *Path(path).parents)
-    return next((place for place in places if is_accessible(place)), places[-1])
+    """Return `path`, or its nearest parent folder that exists."""
+    ancestors = (Path(path), *Path(path).parents)
+    return next(filter(is_accessible, ancestors), ancestors[-1])
 
 
 def has_content(path: Path) -> bool:
@@ -75,13 +72,13 @@ def has_content(path: Path) -> bool:
 
 
 def find_free_path(folder: Path, prefix: str = "") -> Path:
-    """Return the first of `prefix`1, `prefix`2, … that does not exist in the folder."""
+    """Return the first path of `prefix`1, `prefix`2, … in the folder that does not exist."""
     paths = (folder / f"{prefix}{number}" for number in itertools.count(1))
     return next(path for path in paths if not path.exists())
 
 
 def require_minimum_space(folder: PurePath, what: str) -> None:
-    """Raise `NoSpaceError` if so little space is left that a stage would certainly fail."""
+    """Raise `NoSpaceError` if too little disk space is left to even start a build."""
     require_disk_space(folder, STARTED_BUILD_MIB[0], f"{what}, at the very least,")
 
 
@@ -89,11 +86,10 @@ def require_disk_space(folder: PurePath, needed_mib: int, what: str, where: str 
     """Raise `NoSpaceError` (location: `where`) if the folder's disk has too little free space."""
     free = shutil.disk_usage(find_existing_ancestor(folder)).free // 2**20
     if free < needed_mib:
-        advice = "free some room there" if where else _SPACE_HINT
-        message = (
-            f"{what} needs {format_size(needed_mib)} and the disk has {format_size(free)} left"
-        )
-        raise NoSpaceError(message, location=where or str(folder), hint=advice)
+        hint = "free some disk space there" if where else _SPACE_HINT
+        needed, left = format_size(needed_mib), format_size(free)
+        message = f"{what} needs {needed}, but only {left} of disk space are left"
+        raise NoSpaceError(message, location=where or str(folder), hint=hint)
 
 
 TAG = "CACHEDIR.TAG"
@@ -164,88 +160,82 @@ def write_user_file(path: PurePath, text: str) -> None:
         else:
             write_atomic(target, text)
     except OSError as error:
-        message, hint = (
-            f"cannot write this file: {error.strerror}",
-            "choose a path that you can write to",
-        )
+        message = f"torchyard cannot write this file: {error.strerror}"
+        hint = "choose a path that you can write to"
         raise TorchyardError(message, location=str(target), hint=hint) from error
 
 
 def create_owned_folder(folder: PurePath) -> Path:
-    """Create `folder` and mark it as managed; raise `NotOwnedError` if it has unmanaged content."""
+    """Create `folder` with a CACHEDIR.TAG; raise `NotOwnedError` if it has other content."""
     path, where = Path(folder), str(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        message, hint = "a file is in the way of this folder", "move the file away"
+        message, hint = "a file exists where torchyard needs this folder", "move the file away"
         raise NotOwnedError(message, location=where, hint=hint) from error
-    except FileNotFoundError as error:  # not even the drive of the path exists
-        message, hint = (
-            "the drive of this path does not exist",
-            "choose another path in the settings",
-        )
+    except FileNotFoundError as error:
+        message, hint = "the drive of this path does not exist", "set another path in the settings"
         raise TorchyardError(message, location=where, hint=hint) from error
     if not is_owned(path):
         for temporary in path.glob(f".{TAG}.*"):  # left by SIGKILL during `mark_owned`
             temporary.unlink()
         if any(path.iterdir()):
-            raise NotOwnedError(
-                "this folder is not empty and torchyard did not make it",
-                location=where,
-                hint="move the folder away, or choose another path in the settings",
-            )
+            message = "this folder is not empty, and torchyard did not create it"
+            hint = "move the folder away, or set another path in the settings"
+            raise NotOwnedError(message, location=where, hint=hint)
         mark_owned(path)
     return path
 
 
 def mark_owned(folder: PurePath) -> None:
-    """Mark `folder`, with all its contents, as managed."""
+    """Write CACHEDIR.TAG: torchyard may remove `folder` with all its contents."""
     write_atomic(Path(folder) / TAG, _TAG_TEXT)
 
 
 def is_marked(folder: PurePath) -> bool:
-    """Return True if `folder` itself is marked as managed."""
+    """Return True if `folder` itself contains the CACHEDIR.TAG of torchyard."""
     with contextlib.suppress(OSError):
         return (Path(folder) / TAG).read_text(encoding="utf-8") == _TAG_TEXT
     return False
 
 
 def is_owned(path: PurePath) -> bool:
-    """Return True if `path` (symbolic links resolved) or a parent folder is marked as managed."""
+    """Return True if the real path or a parent folder has the CACHEDIR.TAG of torchyard."""
     real = Path(path).resolve()
     return any(map(is_marked, (real, *real.parents)))
 
 
 def remove_owned(path: PurePath) -> None:
-    """Remove a managed file, link or tree if it exists; raise `NotOwnedError` if unmanaged."""
+    """Remove a file, link or tree; raise `NotOwnedError` if torchyard did not create it."""
     target = Path(path)
     if not target.exists() and not target.is_symlink():
         return
-    is_single = is_link(target) or target.is_file()
+    is_single = _is_link(target) or target.is_file()
     if not is_owned(target.parent if is_single else target):
-        message = "torchyard did not make this and will not remove it"
+        message = "torchyard did not create this, so it will not remove it"
         raise NotOwnedError(message, location=str(target))
     if is_single:
-        remove_file_or_link(target)
+        _remove_file_or_link(target)
     else:
         remove_tree(target, last=TAG)
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
-    """Remove the entries of a managed folder, `first` first, but not its mark, lock and `but`."""
+    """Empty a folder, beginning with the entries `first`; keep its tag, lock and `but`."""
     path = Path(folder)
     if not is_marked(path):
-        raise NotOwnedError("torchyard did not make this and will not empty it", location=str(path))
+        message = "torchyard did not create this folder, so it will not delete its contents"
+        raise NotOwnedError(message, location=str(path))
     preserved = {path / name for name in (TAG, _LOCK_FILE, _HOLDER_FILE, *but)}
-    _remove_except(sorted(path.iterdir(), key=lambda entry: entry.name not in first), preserved)
 
+    def remove_others(children: Iterable[Path]) -> None:
+        for child in children:
+            if any(child in path.parents for path in preserved):
+                remove_others(list(child.iterdir()))
+            elif child not in preserved:
+                remove_owned(child)
 
-def _remove_except(children: Iterable[Path], preserved: Set[Path]) -> None:
-    for child in children:
-        if any(child in path.parents for path in preserved):
-            _remove_except(list(child.iterdir()), preserved)
-        elif child not in preserved:
-            remove_owned(child)
+    remove_others(sorted(path.iterdir(), key=lambda entry: entry.name not in first))
 
 
 def read_artifact(path: PurePath) -> Artifact:
@@ -257,7 +247,7 @@ def read_artifact(path: PurePath) -> Artifact:
 
 @contextmanager
 def lock_folder(folder: PurePath) -> Iterator[None]:
-    """Lock a folder during the block; raise `BusyError` if another process has locked it."""
+    """Lock a folder during the block; raise `BusyError` if another run has locked it."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 - only where something is done
 
     holder = Path(folder) / _HOLDER_FILE
@@ -267,12 +257,10 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
         guard.acquire(timeout=0)
     except Timeout as error:
         pid = read_lock_holder(folder).partition("-")[0]
-        raise BusyError(
-            f"another torchyard run{f' (process {pid})' if pid else ''} is using this folder",
-            location=str(folder),
-            hint=f"wait until that run ends, or end {f'process {pid}' if pid else 'that run'}; "
-            "then run the same command again",
-        ) from error
+        process, end = (f" (process {pid})", f"process {pid}") if pid else ("", "that run")
+        message = f"another torchyard run{process} is using this folder"
+        hint = f"wait until that run ends, or end {end}; then run the same command again"
+        raise BusyError(message, location=str(folder), hint=hint) from error
     try:
         _end_killed_run(read_lock_holder(folder), folder)
         # Only now replace the id in this file: it identified the processes of the killed run
@@ -286,7 +274,7 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
 
 
 def read_lock_holder(folder: PurePath) -> str:
-    """Return the id of the run that holds the lock, or was killed with the lock; "" without one."""
+    """Return the id of the run that holds the lock, or was killed holding it; "" if none."""
     holder = Path(folder) / _HOLDER_FILE
     return holder.read_text(encoding="utf-8") if holder.exists() else ""
 
@@ -294,10 +282,8 @@ def read_lock_holder(folder: PurePath) -> str:
 def _end_killed_run(run: str, folder: PurePath) -> None:
     ended, surviving = process_group.end_leftover_processes(run) if run else ((), ())
     if surviving:
-        raise BusyError(
-            f"torchyard cannot end these processes of a killed run: {', '.join(surviving)}",
-            location=str(folder),
-            hint="end these processes, then run the same command again",
-        )
+        message = f"torchyard cannot end these processes of a killed run: {', '.join(surviving)}"
+        hint = "end these processes, then run the same command again"
+        raise BusyError(message, location=str(folder), hint=hint)
     if ended:
         print_warning(f"ended the remaining processes of a killed run: {', '.join(ended)}")

@@ -18,7 +18,7 @@ _PYTHON_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
 def find_interpreter(requested: str) -> Interpreter:
-    """Return the Python with this name, version or path; for `auto`, the base Python of doit."""
+    """Return the Python with this name, version or path; for "auto", the base Python of doit."""
     path = _find_base_python() if requested == "auto" else _find_python(requested)
     query = (
         "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable); "
@@ -28,15 +28,13 @@ def find_interpreter(requested: str) -> Interpreter:
     if len(lines) < 2:
         raise _build_python_error(requested)
     version, real, *folders = lines
-    return Interpreter(
-        str(Path(path).absolute()) if requested != "auto" else real,
-        version,
-        find_torch([Path(folder) for folder in folders if folder]),
-    )
+    torch = find_torch([Path(folder) for folder in folders if folder])
+    real = real if requested == "auto" else str(Path(path).absolute())
+    return Interpreter(real, version, torch)
 
 
 def read_interpreter(requested: str) -> Interpreter:
-    """Return the requested Python from files only; an unknown version counts as this Python's."""
+    """Return the requested Python without starting it; an unknown version is that of doit."""
     running_version = ".".join(map(str, sys.version_info[:3]))
     if requested == "auto":
         path, version = Path(_find_base_python()), running_version
@@ -48,27 +46,24 @@ def read_interpreter(requested: str) -> Interpreter:
         if not path.is_file():
             raise _build_python_error(requested)
         version = _read_version_from_files(path) or running_version
-    places = (path, path.resolve())
-    folders = [folder for place in places for folder in _list_package_folders(place, version)]
+    folders = _list_package_folders(path, version) + _list_package_folders(path.resolve(), version)
     return Interpreter(str(path), version, find_torch(folders))
 
 
 def _read_version_from_files(python: Path) -> str:
     """Return a Python's version from pyvenv.cfg, or from file and folder names; "" if unknown."""
     prefix = python.parent.parent
-    if (venv := prefix / "pyvenv.cfg").is_file():
-        match = _VENV_VERSION.search(venv.read_text(encoding="utf-8", errors="replace"))
-        if match:
-            return match[1]
-    places = (prefix, python.parent)
-    conda = [path.name for one in places for path in one.glob("conda-meta/python-*")]
-    names = [*conda, python.resolve().name, *(path.name for path in prefix.glob("lib/python3.*"))]
+    if (venv := prefix / "pyvenv.cfg").is_file() and (
+        match := _VENV_VERSION.search(venv.read_text(encoding="utf-8", errors="replace"))
+    ):
+        return match[1]
+    conda = [*prefix.glob("conda-meta/python-*"), *python.parent.glob("conda-meta/python-*")]
+    names = [path.name for path in (*conda, python.resolve(), *prefix.glob("lib/python3.*"))]
     matches = (re.match(r"python-?(\d+\.\d+)(\.\d+)?", name) for name in names)
     return next((one[1] + (one[2] or ".0") for one in matches if one), "")
 
 
 def _list_package_folders(python: Path, version: str) -> list[Path]:
-    """Return the folders that may contain the packages of the interpreter `python`."""
     prefix, lib = python.parent.parent, f"lib/python{format_major_minor(version)}"
     debian = [prefix / "lib/python3/dist-packages", prefix / "local" / lib / "dist-packages"]
     windows = [python.parent / "Lib/site-packages", prefix / "Lib/site-packages"]
@@ -80,10 +75,8 @@ def _find_base_python() -> str:
 
 
 def _build_python_error(requested: str) -> SettingsError:
-    hint = 'write a version ("3.12") or a path'
-    return SettingsError(
-        f'"{requested}" is not a Python that runs here', location="python", hint=hint
-    )
+    message = f'"{requested}" is not a Python that runs here'
+    return SettingsError(message, location="python", hint='write a version ("3.12") or a path')
 
 
 def _resolve_python_path(requested: str) -> str:
@@ -110,19 +103,15 @@ def _find_python(requested: str) -> str:
         return path
     minor = format_major_minor(requested)  # package managers have no package for a patch release
     setting = "" if requested == minor else f' and set python: "{minor}"'
-    raise UnsatisfiableError(
-        f"torchyard found no Python {requested}",
-        location="python",
-        hint=f"{format_install_command('python', python=minor)}{setting}, or set python to a path",
-    )
+    hint = f"{format_install_command('python', python=minor)}{setting}, or set python to a path"
+    raise UnsatisfiableError(f"torchyard found no Python {requested}", location="python", hint=hint)
 
 
 def find_torch(folders: list[Path]) -> InstalledTorch | None:
-    """Return the first torch in `folders`, or None, from its version.py: importing is slow."""
-    places = (folder / "torch" for folder in folders)
-    torch = next((place for place in places if (place / "version.py").is_file()), None)
-    if torch is None:
+    """Return the first torch in `folders`, read from its version.py; None if none has a torch."""
+    files = (folder / "torch" / "version.py" for folder in folders)
+    if not (version_file := next(filter(Path.is_file, files), None)):
         return None
-    text = (torch / "version.py").read_text(encoding="utf-8")
-    variables = dict(_ASSIGNED_STRING.findall(text))
-    return InstalledTorch(variables.get("__version__", ""), variables.get("cuda"), str(torch))
+    variables = dict(_ASSIGNED_STRING.findall(version_file.read_text(encoding="utf-8")))
+    version, cuda = variables.get("__version__", ""), variables.get("cuda")
+    return InstalledTorch(version, cuda, str(version_file.parent))

@@ -24,23 +24,21 @@ def write_manifest(path: PurePath, outputs: Any) -> None:
 
 
 def remove_manifests(*paths: PurePath) -> None:
-    """Remove a stage's manifests before it starts: an interrupted stage must not leave one."""
+    """Remove a stage's manifests before it starts, so that an interrupted stage leaves none."""
     for path in paths:
         Path(path).unlink(missing_ok=True)
 
 
 def read_manifest(path: PurePath, kind: type[T]) -> T:
     """Return the outputs in a manifest; raise `TorchyardError` if it is missing or not a `kind`."""
-    file = Path(path)
     try:
-        return parse_json(file.read_bytes(), kind)
-    except FileNotFoundError as error:
+        return parse_json(Path(path).read_bytes(), kind)
+    except (FileNotFoundError, ValueError) as error:
         message, hint = "this manifest does not exist", "run doit build"
-        raise TorchyardError(message, location=str(file), hint=hint) from error
-    except ValueError as error:
-        hint = f"remove this file, then run doit build to create {file.stem} again"
-        message = "this manifest cannot be read"
-        raise TorchyardError(message, location=str(file), hint=hint) from error
+        if isinstance(error, ValueError):
+            message = "this manifest cannot be read"
+            hint = f"remove this file, then run doit build to create {path.stem} again"
+        raise TorchyardError(message, location=str(path), hint=hint) from error
 
 
 def parse_json(text: bytes | str, kind: type[T]) -> T:
@@ -58,5 +56,5 @@ def _build_adapter(kind: Any) -> Any:
 
 
 def build_record_path(path: PurePath) -> PurePath:
-    """Return the path of a manifest's record: `wheel.record.json` for `wheel.json`."""
+    """Return the path of the record of a manifest: wheel.record.json for wheel.json."""
     return path.with_suffix(".record.json")

@@ -74,7 +74,7 @@ def label_output(name: str) -> Iterator[None]:
 
 
 def read_output_stage() -> str:
-    """Return the name of the stage that the current output belongs to, "" if not set."""
+    """Return the name of the stage that the current output belongs to; "" for no stage."""
     return _output_stage.get()
 
 
@@ -85,7 +85,7 @@ def bind_current_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def print_line(text: str) -> None:
-    """Print a permanent line, not a live one."""
+    """Print a line that stays on the terminal, above the live lines."""
     _active_listener[0].print_line(redact_secrets(text))
 
 

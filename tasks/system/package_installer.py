@@ -41,8 +41,8 @@ sys.exit(main())
 class DownloadRequest:
     """A wheel or sdist to download into the folder `landing` for the interpreter `python`.
 
-    `index` is a URL or a folder of wheels, "" for the default index. An sdist's requirement must
-    pin a version (`name==1.0`).
+    `index` is a URL or a folder of wheels; an empty string means the default index. The
+    `requirement` of an sdist must pin a version ("name==1.0").
     """
 
     python: str
@@ -78,7 +78,7 @@ class PackageInstaller:
         """Install requirements: names, or paths of wheels. Installed packages are kept."""
         if extra.constraints:
             text = "".join(f"{pin}\n" for pin in extra.constraints)
-            files.write_atomic(self._build_constraints_path(), text)
+            files.write_atomic(self.log.with_name("constraints.txt"), text)
         argv = self.build_install_argv(requirements, extra)
         what = what or f"install {', '.join(requirements) or 'requirements'}"
         index_client.run_index_client(argv, what, self.log)
@@ -91,8 +91,7 @@ class PackageInstaller:
         files.write_atomic(requirements_file, format_hashed_requirements(locked))
         options = ("--require-hashes", "--no-deps")
         extra = InstallOptions(index=index, files=(requirements_file,), options=options)
-        argv = self.build_install_argv((), extra)
-        index_client.run_index_client(argv, "install the packages of torchyard.lock", self.log)
+        self.install_requirements((), extra, "install the packages of torchyard.lock")
 
     def build_install_argv(
         self, requirements: Sequence[str], extra: InstallOptions = InstallOptions()
@@ -103,7 +102,7 @@ class PackageInstaller:
         return (
             *(uv if self.uv else pip),
             *(("--target", str(self.target)) if self.target else ()),
-            *(("-c", str(self._build_constraints_path())) if extra.constraints else ()),
+            *(("-c", str(self.log.with_name("constraints.txt"))) if extra.constraints else ()),
             *package_indexes.build_extra_index_options(extra.index),
             *extra.options,
             *(part for path in extra.files for part in ("-r", str(path))),
@@ -116,20 +115,16 @@ class PackageInstaller:
         if self.uv:
             reinstall = ("--reinstall-package", wheel.name.partition("-")[0])
             extra = replace(extra, options=(*extra.options, *reinstall))
-            self.install_requirements(requirements, extra, what)
-        else:
-            self.install_requirements(requirements, extra, what)
+        self.install_requirements(requirements, extra, what)
+        if not self.uv:
             extra = InstallOptions(options=("--force-reinstall", "--no-deps"))
             self.install_requirements(requirements, extra, what)
 
-    def _build_constraints_path(self) -> PurePath:
-        return self.log.with_name("constraints.txt")
-
 
 def format_hashed_requirements(locked: LockedPackages) -> str:
-    """Return a requirements file with the packages, and with `--hash` for every digest."""
-    digests = {pin: "".join(f" --hash=sha256:{digest}" for digest in locked[pin]) for pin in locked}
-    return "".join(f"{pin}{digests[pin]}\n" for pin in sorted(locked))
+    """Return the text of a requirements file with a `--hash` option for every digest."""
+    lines = (" --hash=sha256:".join((pin, *locked[pin])) for pin in sorted(locked))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def download_distribution(job: DownloadRequest) -> Path:
@@ -163,25 +158,22 @@ class DigestLister:
         requested = {package.name: package for package in packages}
         if not requested:
             return {}
-        listed = self._read_index_packages([package.pin for package in requested.values()], index)
-        return {
-            package.pin: _select_digests(package, listed.get(name, {}))
-            for name, package in sorted(requested.items())
-        }
-
-    def _read_index_packages(self, pins: list[str], index: str) -> dict[str, Mapping[str, Any]]:
         if not self.uv:
             hint = "install uv next to doit: pip install uv"
-            raise MissingToolError("uv is necessary to read digests from the index", hint=hint)
+            message = "uv is not installed; it is required to read the sha256 of packages"
+            raise MissingToolError(message, hint=hint)
         pins_file, lock_file = self.folder / "pins.txt", self.folder / "pylock.toml"
-        files.write_atomic(pins_file, "".join(f"{pin}\n" for pin in pins))
+        files.write_atomic(pins_file, "".join(f"{package.pin}\n" for package in requested.values()))
         argv = (self.uv, "pip", "compile", "--quiet", "--no-deps", "--no-header", "--python")
         output = ("--format", "pylock.toml", "--output-file", str(lock_file), "--upgrade")
         index_options = package_indexes.build_extra_index_options(index)
         command = (*argv, self.python, *output, *index_options, str(pins_file))
         index_client.run_index_client(command, "ask the index for digests", self.log)
         document = tomllib.loads(Path(lock_file).read_text(encoding="utf-8"))
-        return {canonicalize_name(item["name"]): item for item in document.get("packages", ())}
+        rows = document.get("packages", ())
+        listed: dict[str, Mapping[str, Any]] = {canonicalize_name(row["name"]): row for row in rows}
+        digests = {n: _select_digests(requested[n], listed.get(n, {})) for n in sorted(requested)}
+        return {requested[name].pin: digests[name] for name in digests}
 
 
 def _select_digests(installed: InstalledPackage, listed: Mapping[str, Any]) -> tuple[str, ...]:
@@ -190,20 +182,21 @@ def _select_digests(installed: InstalledPackage, listed: Mapping[str, Any]) -> t
     sdists = [listed["sdist"]] if "sdist" in listed else []
     compatible = [wheel for wheel in wheels if installed.tags & _parse_wheel_tags(wheel)]
     if sdists and not compatible:
-        print_warning(f"{installed.pin} is an sdist: the lock does not contain its build tools")
+        print_warning(
+            f"{installed.pin} was built from an sdist: the lock does not pin the build tools of "
+            "this package, so another build of it can differ"
+        )
     hashes = (artifact.get("hashes", {}) for artifact in compatible or sdists or wheels)
     digests = {entry["sha256"] for entry in hashes if "sha256" in entry}
     if not digests:
-        raise TorchyardError(
-            f"the index lists no sha256 for {installed.pin}",
-            hint="ask the owner of the index for digests, or build without a lock: lock: false",
-        )
+        hint = "ask the owner of the index for sha256 digests, or build without a lock: lock: false"
+        raise TorchyardError(f"the index lists no sha256 for {installed.pin}", hint=hint)
     return tuple(sorted(digests))
 
 
 def _parse_wheel_tags(wheel: Mapping[str, Any]) -> frozenset[str]:
-    place = wheel.get("url") or wheel.get("path", "")
-    name = wheel.get("name") or PurePosixPath(unquote(urlsplit(str(place)).path)).name
+    location = wheel.get("url") or wheel.get("path", "")
+    name = wheel.get("name") or PurePosixPath(unquote(urlsplit(str(location)).path)).name
     try:
         return frozenset(map(str, parse_wheel_filename(name)[3]))
     except InvalidWheelFilename:

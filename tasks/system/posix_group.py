@@ -32,7 +32,11 @@ def end_child(child: Popen[str], grace: float) -> None:
         with contextlib.suppress(TimeoutExpired):
             child.wait(grace)
         patience = grace if number != signal.SIGINT else 0.5
-        if _wait_until_gone(lambda: _has_live_members(child.pid), patience):
+        # The first condition is far quicker, but also true for zombies
+        if _wait_until_gone(
+            lambda: _signal_group(child, 0) and _find_live_processes(child.pid, os.getpgid),
+            patience,
+        ):
             break
     child.wait()
     # A killed Ninja does not end its compilers, and they would write to the files of the next run
@@ -66,14 +70,6 @@ def _wait_until_gone(find_running: Callable[[], object], patience: float) -> boo
     return False
 
 
-def _has_live_members(group: int) -> bool:
-    """Return True if the group has a running process; zombies do not count."""
-    with contextlib.suppress(OSError):
-        os.killpg(group, 0)
-        return bool(_find_live_processes(group, os.getpgid))
-    return False
-
-
 def _signal_session(leader: int, number: int) -> list[int]:
     """Send a signal and SIGCONT to every process of the session; return the process ids."""
     pids = _find_live_processes(leader, os.getsid)
@@ -85,7 +81,7 @@ def _signal_session(leader: int, number: int) -> list[int]:
 
 
 def _find_live_processes(leader: int, leader_of: Callable[[int], int]) -> list[int]:
-    """Return the ids of live processes whose group or session (by `leader_of`) has this leader."""
+    """Return the ids of processes whose group or session has this leader; zombies do not count."""
     import psutil  # noqa: PLC0415 - only if a child left processes behind
 
     pids = []

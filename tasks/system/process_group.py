@@ -25,7 +25,7 @@ _live_children: set[subprocess.Popen[str]] = set()
 def start_child(
     argv: Sequence[str], *, serves: bool = False, **options: Any
 ) -> subprocess.Popen[str]:
-    """Start a child in a new group; with `serves`, servers that it starts survive `end_group`."""
+    """Start a child in a new group; with `serves`, its server processes outlive `end_group`."""
     child: subprocess.Popen[str] = subprocess.Popen(argv, **group.POPEN_OPTIONS, **options)
     _live_children.add(child)
     try:
@@ -52,12 +52,10 @@ def interrupt_all() -> None:
 
 RUN_VARIABLE = "TORCHYARD_RUN"
 RUN_ID = f"{os.getpid()}-{secrets.token_hex(4)}"  # unique, since a process id can be reused
-_TERMINATE_TIMEOUT = 5.0  # seconds between the request to stop and the kill
 _END_ROUNDS = 3  # more than one: a process may start another before it ends
 # Programs that a build may start and that serve other programs after the build
 _SERVER_PROGRAMS = ("ssh", "git-credential")
-# Only sccache's server has this variable; its clients have the same program name. Compilers that
-# the server starts inherit the client's environment, with RUN_VARIABLE.
+# Only sccache's server has this variable; its clients have the same program name
 _SCCACHE_SERVER_VARIABLE = "SCCACHE_START_SERVER"
 
 
@@ -73,11 +71,11 @@ def end_leftover_processes(run: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.terminate()
-        _, unresponsive = psutil.wait_procs(list(processes), timeout=_TERMINATE_TIMEOUT)
+        _, unresponsive = psutil.wait_procs(list(processes), timeout=GRACE_SECONDS)
         for process in unresponsive:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(unresponsive, timeout=_TERMINATE_TIMEOUT)
+        psutil.wait_procs(unresponsive, timeout=GRACE_SECONDS)
         stopped.update(processes.values())
     return tuple(sorted(stopped)), tuple(sorted(set(dict(_find_run_processes(run)).values())))
 

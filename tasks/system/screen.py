@@ -26,15 +26,12 @@ def read_terminal_width(most: int = PROSE_COLUMNS, piped: int = PROSE_COLUMNS) -
     return max(min(columns, max(most, piped)), _MIN_COLUMNS)
 
 
-def has_colours(out: TextIO) -> bool:
-    """Return True if `out` is shown in colours: NO_COLOR wins over FORCE_COLOR (no-color.org)."""
-    forced = os.environ.get("FORCE_COLOR", "0") != "0"
-    return not os.environ.get("NO_COLOR") and (forced or is_live(out))
-
-
 def colour_text(text: str, style: str, out: TextIO | None = None) -> str:
     """Return `text` with the ANSI `style` if `out` (default: standard output) shows colours."""
-    return f"\x1b[{style}m{text}\x1b[0m" if style and has_colours(out or sys.stdout) else text
+    is_coloured = os.environ.get("FORCE_COLOR", "0") != "0" or is_live(out or sys.stdout)
+    if not style or not is_coloured or os.environ.get("NO_COLOR"):  # as in no-color.org
+        return text
+    return f"\x1b[{style}m{text}\x1b[0m"
 
 
 def is_live(out: TextIO) -> bool:
@@ -111,9 +108,7 @@ class Screen:
         self.out = out
         self.live = is_live(out)
         self.glyphs = choose_glyphs(out)
-        # The reader of a child's output, the redraw thread and the main thread write. Handlers of
-        # INT and TERM run in the main thread, also in the middle of a write. They only raise, which
-        # frees the lock; if one ever prints, a lock that is not re-entrant would deadlock.
+        # Several threads write. Re-entrant, in case a handler of INT or TERM prints during a write
         self._lock = threading.RLock()
         self._draw: DrawFunction | None = None
         self._shown: tuple[int, ...] = ()  # columns of each live line on the terminal
@@ -149,8 +144,14 @@ class Screen:
         self.stop_live_lines()
         self._draw = draw
         self.redraw_live_lines()
-        self._over = threading.Event()
-        self._beat = threading.Thread(target=self._redraw_until, args=(self._over,), daemon=True)
+        self._over = over = threading.Event()
+
+        def redraw_until_over() -> None:
+            with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+                while not over.wait(_REDRAW_INTERVAL):
+                    self.redraw_live_lines()
+
+        self._beat = threading.Thread(target=redraw_until_over, daemon=True)
         self._beat.start()
         atexit.register(self.stop_live_lines)  # a daemon thread must not write while Python exits
 
@@ -188,11 +189,6 @@ class Screen:
             rows = sum(max(shown - 1, 0) // columns + 1 for shown in self._shown) - 1
             self.out.write(f"\x1b[{rows}A\r\x1b[J" if rows else "\r\x1b[2K")
             self._shown = ()
-
-    def _redraw_until(self, over: threading.Event) -> None:
-        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
-            while not over.wait(_REDRAW_INTERVAL):
-                self.redraw_live_lines()
 
     def read_terminal_size(self) -> tuple[int, int]:
         """Return the terminal's current columns and rows; COLUMNS may be from before a resize."""

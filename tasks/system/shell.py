@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
 import os
 import shutil
 import signal
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tasks.diagnosis.log_lines import RawLine
 
 _STOP_CHECK_INTERVAL = 0.2  # seconds between checks whether to stop a command
+_NOTIFY_TIMEOUT = 10.0  # seconds
 _TAIL_LINES = 200  # lines kept of a command without a log
 _MAX_UNWRITTEN_LINES = 2000  # lines kept if the disk is full
 _is_stopped: contextvars.ContextVar[Callable[[], bool]] = contextvars.ContextVar(
@@ -107,20 +109,19 @@ def _is_passed_variable(name: str, value: str) -> bool:
 
 def build_installer_env() -> dict[str, str]:
     """Return the environment for uv and pip: with PIP_* and UV_* variables, except UV_PUBLISH_*."""
-    installer_variables = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(("PIP_", "UV_")) and not name.startswith("UV_PUBLISH_")
-    }
+    installer_variables = _select_variables(("PIP_", "UV_"))
+    passed = {n: v for n, v in installer_variables.items() if not n.startswith("UV_PUBLISH_")}
     # UV_NO_WRAP: each error is a single line of the log
-    return {**build_host_env(), **installer_variables, "UV_NO_WRAP": "1"}
+    return {**build_host_env(), **passed, "UV_NO_WRAP": "1"}
 
 
 def read_remote_cache_variables() -> dict[str, str]:
-    """Return the variables for a compiler cache only: address and login of its remote cache."""
-    return {
-        name: value for name, value in os.environ.items() if name.startswith(REMOTE_CACHE_VARIABLES)
-    }
+    """Return the host's variables with the address and login of a remote compiler cache."""
+    return _select_variables(REMOTE_CACHE_VARIABLES)
+
+
+def _select_variables(prefixes: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
 
 
 def run_command(
@@ -130,8 +131,8 @@ def run_command(
 ) -> None:
     """Run a command to its end; write every line to the log and pass it to `on_line`.
 
-    If `stop` is set, end the command, which then counts as failed. Raises `CommandFailedError`
-    with the first error of the log, `MissingToolError` if the program does not exist.
+    The event `stop` ends the command, which then counts as failed. Raises `CommandFailedError`
+    with the first error of the log, or `MissingToolError` if the program does not exist.
     """
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     unwritten: deque[str] = deque(maxlen=_MAX_UNWRITTEN_LINES)
@@ -168,7 +169,7 @@ def capture_output(command: Command) -> str:
 def try_capture(
     *argv: str, what: str, timeout: float | None = None, env: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return a short command's standard output, None if it fails; `env` defaults to the host's."""
+    """Return a short command's standard output; None if it fails; `env` defaults to the host's."""
     try:
         return capture_output(Command(argv, env or build_host_env(), what, timeout=timeout))
     except (CommandFailedError, MissingToolError):
@@ -229,7 +230,6 @@ def _start_process(command: Command, *, split: bool) -> subprocess.Popen[str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if split else subprocess.STDOUT,
-            text=True,
             encoding=command.encoding,
             errors="replace",
         )
@@ -275,11 +275,10 @@ def _build_command_error(
     reason = f"signal {-code}" if code < 0 else f"exit {code}"
     description = f"{command.step_name} failed ({reason})"
     parsed = ParsedLog(_read_output(command.log, offset, tail, unwritten), command.log)
-    first = parsed.lines[0] if parsed.lines else None
-    error_line = find_error_or_last_line(
-        parsed.lines[1:] if first and first.text.startswith("$ ") else parsed.lines
-    )
-    number = error_line.number if error_line else first.number if first else 0
+    has_command = bool(parsed.lines) and parsed.lines[0].text.startswith("$ ")
+    error_line = find_error_or_last_line(parsed.lines[1:] if has_command else parsed.lines)
+    located = (line for line in (error_line, *parsed.lines[:1]) if line)
+    number = next((line.number for line in located), 0)
     location = f"{command.log}:{number}" if command.log else ""
     message = f"{description}: {error_line.text}" if error_line else description
     error = CommandFailedError(message, code=code, location=location)
@@ -299,11 +298,7 @@ def _read_output(
     with contextlib.suppress(TorchyardError):
         lines = list(read_log(Path(log), offset)) if log else []
     first = lines[-1].number + 1 if lines else 1
-    rest = enumerate(unwritten if lines else tail, first)
-    return [*lines, *(RawLine(number, text) for number, text in rest)]
-
-
-_NOTIFY_TIMEOUT = 10.0  # seconds
+    return [*lines, *itertools.starmap(RawLine, enumerate(unwritten if lines else tail, first))]
 
 
 def run_notification(

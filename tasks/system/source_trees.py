@@ -40,10 +40,8 @@ def has_cuda_sources(folder: PurePath) -> bool:
 def find_kernels(folder: PurePath) -> tuple[PurePath, ...]:
     """Return the .cu files, relative to `folder`, without those of tests and third-party code."""
     sources = (path for path in _iterate_sources(Path(folder)) if path.suffix == ".cu")
-    names = (path.relative_to(folder) for path in sources)
-    return tuple(
-        sorted(name for name in names if not any(map(_FOREIGN_FOLDER.fullmatch, name.parts)))
-    )
+    names = sorted(path.relative_to(folder) for path in sources)
+    return tuple(name for name in names if not any(map(_FOREIGN_FOLDER.fullmatch, name.parts)))
 
 
 def copy_source_tree(folder: PurePath, dest: PurePath) -> None:
@@ -67,13 +65,10 @@ def _iterate_sources(root: Path, *, at_top: bool = True) -> Iterator[Path]:
 
 
 def _is_build_output(path: Path, *, at_top: bool) -> bool:
-    name = path.name
-    if name in _IGNORED_FOLDERS or name.endswith(".egg-info"):
+    if path.name in _IGNORED_FOLDERS or path.name.endswith(".egg-info"):
         return True
-    if name in _PROJECT_BUILD_FOLDERS and (at_top or _has_any_file(path.parent, _PROJECT_FILES)):
+    if path.name in _PROJECT_BUILD_FOLDERS and (
+        at_top or any((path.parent / name).is_file() for name in _PROJECT_FILES)
+    ):
         return True
-    return _has_any_file(path, _BUILD_FILES)
-
-
-def _has_any_file(folder: Path, names: tuple[str, ...]) -> bool:
-    return any((folder / name).is_file() for name in names)
+    return any((path / name).is_file() for name in _BUILD_FILES)

@@ -1,8 +1,7 @@
 """Declare kernel32 functions, and run children in Windows job objects. Windows only.
 
-A child is in its job before its first instruction, so no descendant escapes. Windows ends a job
-when its last handle is closed, and only this process has one: no process survives even if doit is
-killed. If an outer job forbids a new job, descendants are found by their parent ids.
+A child is in its job before its first instruction. Windows ends a job when its last handle is
+closed, also if doit is killed. If a job cannot be created, descendants are found by parent ids.
 """
 
 import contextlib
@@ -74,7 +73,7 @@ _job_handles: dict[Popen[str], int] = {}  # one handle for each child
 
 
 class _JobLimits(ctypes.Structure):
-    """JOBOBJECT_EXTENDED_LIMIT_INFORMATION, of which only the flags are set."""
+    """The structure JOBOBJECT_EXTENDED_LIMIT_INFORMATION, of which only the flags are set."""
 
     _fields_ = (
         ("times", ctypes.c_longlong * 2),
@@ -110,7 +109,13 @@ def end_child(child: Popen[str], grace: float) -> None:
         if child in _job_handles:
             _terminate_job(_job_handles[child], _ENDED_EXIT_CODE)
         elif child.poll() is None:
-            _end_process_tree(child.pid)
+            import psutil  # noqa: PLC0415 - only where there is no job
+
+            with contextlib.suppress(psutil.NoSuchProcess):
+                leader = psutil.Process(child.pid)
+                for process in [*leader.children(recursive=True), leader]:
+                    with contextlib.suppress(psutil.Error):
+                        process.kill()
         child.wait()
         if handle := _job_handles.pop(child, 0):
             close_handle(handle)
@@ -124,25 +129,12 @@ def interrupt_child(child: Popen[str]) -> None:
 
 
 def _create_job_for(process: int) -> int:
-    """Create a job that contains the process and return its handle."""
     limits = _JobLimits(flags=_KILL_ON_CLOSE)
-    handle = _create_job_object(None, None)
+    handle, size = _create_job_object(None, None), ctypes.sizeof(limits)
     try:
-        _set_job_information(
-            handle, _EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), ctypes.sizeof(limits)
-        )
+        _set_job_information(handle, _EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), size)
         _assign_process(handle, process)
     except BaseException:
         close_handle(handle)
         raise
     return handle
-
-
-def _end_process_tree(pid: int) -> None:
-    import psutil  # noqa: PLC0415 - only where there is no job
-
-    with contextlib.suppress(psutil.NoSuchProcess):
-        leader = psutil.Process(pid)
-        for process in [*leader.children(recursive=True), leader]:
-            with contextlib.suppress(psutil.Error):
-                process.kill()

@@ -149,7 +149,7 @@ def test_no_compiler_is_named_with_the_command_that_adds_one(yard: Yard, tmp_pat
     yard.profile(**asked, extensions=[toy])
     code, out = yard.doit("build", env={"PATH": str(programs)})
     assert code == 1
-    assert "there is no C++ compiler here" in out
+    assert "this machine has no C++ compiler" in out
     assert "apt install build-essential" in out
     yard.profile(**asked)
     code, out = yard.doit("deps", env={"PATH": str(programs)})

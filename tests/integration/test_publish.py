@@ -149,7 +149,7 @@ def test_a_folder_of_a_person_is_not_made_an_index(yard: Yard) -> None:
     (yard.folder / "index" / "theirs.txt").write_text("1")
     code, out = yard.doit("publish", "--dest", "index")
     assert code == 1
-    assert "torchyard did not make it" in out
+    assert "torchyard did not create it" in out
     assert [path.name for path in (yard.folder / "index").iterdir()] == ["theirs.txt"]
 
 

@@ -13,8 +13,11 @@ from tasks.system.git.clones import (
     copy_reference_clone,
     is_at_ref,
     is_reachable,
+    list_changed_submodules,
+    list_stale_submodules,
     report_newer_commit,
     resolve_remote_commit,
+    update_submodules,
 )
 from tasks.system.git.local_changes import (
     apply_patch,
@@ -24,11 +27,6 @@ from tasks.system.git.local_changes import (
     list_local_changes,
     require_merged,
     restore_patched_files,
-)
-from tasks.system.git.submodule_updates import (
-    list_changed_submodules,
-    list_stale_submodules,
-    update_submodules,
 )
 
 __all__ = [

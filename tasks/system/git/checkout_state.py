@@ -1,20 +1,20 @@
 """Read the state of a checkout: commit, submodules, local changes and untracked files.
 
-The list of untracked files is cached: a new or removed file changes the time of its folder.
-git's untracked cache works the same way, but is stored in the user's index; this cache is a
-managed file. The tree is walked again if a folder, the index, the commit or .git/info/exclude
-changed, or if a time stamp is too recent to be reliable.
+The list of untracked files is cached, as in git's untracked cache, but in a file outside of the
+user's repository. git lists the files again if the modification time of a folder, the index, the
+commit or .git/info/exclude changed, or if such a time is too recent to be reliable.
 """
 
 import contextlib
 import hashlib
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
+
+import msgspec
 
 from tasks.core.errors import CommandFailedError, MissingToolError
 from tasks.system import files, shell
@@ -26,7 +26,7 @@ _CLOCK_RESOLUTION_NS = 2_000_000_000  # ns: the coarsest clock resolution of a f
 
 @dataclass(frozen=True)
 class _UntrackedCache:
-    """The untracked files that a walk found, and the time stamps that keep them valid."""
+    """The untracked files `names`, and the modification times of all paths that affect them."""
 
     commit: str
     git: list[str]
@@ -35,13 +35,13 @@ class _UntrackedCache:
 
 
 def _list_untracked_files(tree: PurePath, cache: PurePath | None) -> list[str]:
-    """Return the untracked files; walk the tree unless the managed file `cache` is up to date."""
-    place, commit = find_git_folder(Path(tree)), read_head_commit(Path(tree)) if cache else ""
+    """Return the untracked files; run git only if the file `cache` is outdated or not given."""
+    commit = read_head_commit(Path(tree)) if cache else ""
     cached = _read_cache(cache) if cache else None
     if (
         cached
         and cached.commit == commit
-        and cached.git == _stamp_git_files(place)
+        and cached.git == _stamp_git_files(tree)
         and all(_stamp_path(f"{tree}/{name}") == stamp for name, stamp in cached.folders.items())
     ):
         return cached.names
@@ -53,30 +53,30 @@ def _list_untracked_files(tree: PurePath, cache: PurePath | None) -> list[str]:
         # The empty name is the tree itself
         folders = dict.fromkeys([*tracked_folders, "", *(name for name in parents if name != ".")])
         stamps = _stamp_folders(tree, folders, scan_time)
-        git = _stamp_git_files(place, scan_time)
+        git = _stamp_git_files(tree, scan_time)
         if all(stamps.values()) and all(git):
-            content = asdict(_UntrackedCache(commit, git, stamps, names))
-            files.write_atomic(cache, json.dumps(content))
+            cached = _UntrackedCache(commit, git, stamps, names)
+            files.write_atomic(cache, msgspec.json.encode(cached))
     return names
 
 
 def _stamp_folders(tree: PurePath, folders: Iterable[str], started: int) -> dict[str, str]:
-    """Return the time stamps of the folders and of their .gitignore files."""
-    stamps = {}
-    for folder in folders:
-        stamps[folder] = _stamp_path(f"{tree}/{folder}", started)
-        ignored = f"{folder}/.gitignore"
-        if (stamp := _stamp_path(f"{tree}/{ignored}", started)) != _ABSENT:
-            stamps[ignored] = stamp
-    return stamps
+    paths = (path for folder in folders for path in (folder, f"{folder}/.gitignore"))
+    stamps = {path: _stamp_path(f"{tree}/{path}", started) for path in paths}
+    return {path: stamp for path, stamp in stamps.items() if stamp != _ABSENT}
 
 
-def _stamp_git_files(place: Path, started: int | None = None) -> list[str]:
-    return [_stamp_path(str(place / name), started) for name in ("index", "info/exclude")]
+def _stamp_git_files(tree: PurePath, started: int | None = None) -> list[str]:
+    folder = find_git_folder(Path(tree))
+    return [_stamp_path(str(folder / name), started) for name in ("index", "info/exclude")]
 
 
 def _stamp_path(path: str, started: int | None = None) -> str:
-    """Return a path's time stamp; "-" if absent, "" if it changed just before `started`."""
+    """Return a path's modification time and inode; "-" if it is missing.
+
+    Return an empty string if the path changed just before `started`: it may then change again
+    without a new modification time.
+    """
     try:
         status = os.stat(path)  # noqa: PTH116 - five times faster, for thousands of folders
     except OSError:
@@ -88,11 +88,9 @@ def _stamp_path(path: str, started: int | None = None) -> str:
 
 def _read_cache(path: PurePath) -> _UntrackedCache | None:
     try:
-        cache = _UntrackedCache(**json.loads(Path(path).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        return msgspec.json.decode(Path(path).read_bytes(), type=_UntrackedCache)
+    except (OSError, ValueError, msgspec.MsgspecError):
         return None
-    is_valid = isinstance(cache.folders, dict) and isinstance(cache.names, list)
-    return cache if is_valid else None
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ def is_checkout(path: PurePath) -> bool:
 
 
 def read_git_state(tree: PurePath, cache: PurePath | None = None) -> GitState:
-    """Return a checkout's state without writing to it; the file `cache` can save a tree walk."""
+    """Return a checkout's state; the file `cache` lists the untracked files for the next call."""
     with ThreadPoolExecutor(max_workers=2) as executor:
         untracked = executor.submit(_hash_untracked_files, tree, cache)
         submodules = executor.submit(lambda: dict(list_checked_out_submodules(tree)))
@@ -131,9 +129,12 @@ def capture_git_output(tree: PurePath, *args: str, what: str = "read the checkou
     return shell.capture_output(build_git_command(*args, what=f"{what} {tree}", at=tree))
 
 
-def list_git_entries(tree: PurePath, command: str, *args: str) -> list[str]:
+def list_git_entries(
+    tree: PurePath, command: str, *args: str, what: str = "read the checkout"
+) -> list[str]:
     """Return the entries that a git command with `-z` prints, split at the NUL characters."""
-    return [entry for entry in capture_git_output(tree, command, "-z", *args).split("\0") if entry]
+    output = capture_git_output(tree, command, "-z", *args, what=what)
+    return [entry for entry in output.split("\0") if entry]
 
 
 def read_commit_time(tree: PurePath) -> int:
@@ -149,8 +150,8 @@ def list_submodule_status(tree: PurePath) -> Iterator[tuple[str, str, str]]:
     """Yield flag, path and commit of every submodule in git's index.
 
     The flag is "-" for a submodule that is not checked out, "+" for another commit than the
-    recorded one and " " for the recorded commit. `git submodule status` does the same with several
-    processes for each submodule; this runs git twice and reads the checked-out commits from files.
+    recorded one and " " for the recorded commit. `git submodule status` does the same, but starts
+    several processes for each submodule.
     """
     if not (paths := read_submodule_names(tree)):
         return
@@ -164,15 +165,13 @@ def list_submodule_status(tree: PurePath) -> Iterator[tuple[str, str, str]]:
 
 
 def read_submodule_names(tree: PurePath) -> dict[str, str]:
-    """Return the submodules in .gitmodules, path → name."""
+    """Return path → name of the submodules in .gitmodules."""
     if not (Path(tree) / ".gitmodules").exists():
         return {}
     argv = ("--file", ".gitmodules", "--get-regexp", r"\.path$")
     with contextlib.suppress(CommandFailedError):
         pairs = (entry.partition("\n") for entry in list_git_entries(tree, "config", *argv))
-        return {
-            path: key.removeprefix("submodule.").removesuffix(".path") for key, _, path in pairs
-        }
+        return {path: key[len("submodule.") : -len(".path")] for key, _, path in pairs}
     return {}
 
 
@@ -261,4 +260,4 @@ def list_unignored_files(tree: PurePath, scratch: PurePath) -> tuple[str, ...]:
     options = (f"--git-dir={scratch}", f"--work-tree={tree}", "-c", "core.excludesFile=")
     listing = ("ls-files", "-z", "--others", "--exclude-standard")
     output = capture_git_output(tree, *options, *listing)
-    return tuple(sorted(entry for entry in output.split("\0") if entry))
+    return tuple(sorted(filter(None, output.split("\0"))))

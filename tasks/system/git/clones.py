@@ -1,13 +1,13 @@
-"""Clone repositories and fetch refs: only the commit of a ref, or the full history if necessary."""
+"""Clone repositories, fetch refs (the full history only if necessary) and update submodules."""
 
 import contextlib
 import re
 import shutil
 import socket
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -16,21 +16,29 @@ from tasks.core.errors import CommandFailedError, FetchError, LostEditsError, No
 from tasks.knowledge.mirrors import apply_mirror
 from tasks.system import files, shell
 from tasks.system.git import git_command
-from tasks.system.git.checkout_state import capture_git_output, hash_local_edits, is_checkout
+from tasks.system.git.checkout_state import (
+    capture_git_output,
+    hash_local_edits,
+    is_checkout,
+    list_git_entries,
+    list_submodule_status,
+)
 from tasks.system.git.interrupted_update import (
+    exclude_user_changes,
+    read_update_note,
     repair_interrupted_update,
     save_changes_in_ref,
     track_submodule_update,
 )
-from tasks.system.git.submodule_updates import update_submodules
-from tasks.system.output import print_line
+from tasks.system.output import print_line, print_warning
 
 _COMMIT_HASH = re.compile(r"[0-9a-f]{7,40}")
+_CLONE_RETRY = re.compile(r"Failed to clone '(?P<what>.*)'\. Retry scheduled")
 
 
 @dataclass(frozen=True)
 class Clone:
-    """A managed clone: its folder, its URL and the requested ref."""
+    """A managed clone: its folder `tree`, its URL and the requested ref."""
 
     tree: Path
     url: str
@@ -41,7 +49,7 @@ class Clone:
 
     @property
     def request_line(self) -> str:
-        """Return the requested URL, ref and submodules in one line."""
+        """The requested URL, ref and submodules in one line."""
         return f"{self.url} {self.ref} submodules={self.submodules}"
 
     def run_git(self, *args: str, what: str) -> None:
@@ -57,11 +65,11 @@ class Clone:
         self.run_git("config", f"torchyard.{key}", value, what="record the checkout")
 
     def read_config(self, key: str) -> str:
-        """Return a value that `write_config` stored, "" if it is not set."""
+        """Return a value that `write_config` stored; "" if it is not set."""
         return _read_git_config(self.tree, f"torchyard.{key}")
 
     def resolve_commit(self, name: str) -> str:
-        """Return the commit that a name refers to in the clone, "" if it refers to none."""
+        """Return the commit that a name refers to in the clone; "" if it refers to none."""
         argv = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         try:
             return capture_git_output(self.tree, *argv).strip()
@@ -86,10 +94,6 @@ def _fetch_ref(clone: Clone) -> str:
     except CommandFailedError as error:
         if "remote ref" in error.output and not full_hash:
             raise _build_missing_ref_error(clone, error.location) from error
-    return _fetch_all_refs(clone)
-
-
-def _fetch_all_refs(clone: Clone) -> str:
     unshallow = ("--unshallow",) if _is_shallow(clone) else ()
     argv = ("fetch", "--quiet", "--tags", "--no-recurse-submodules", *unshallow, "--", "origin")
     what = f"fetch {clone.url}"
@@ -108,12 +112,12 @@ def _is_shallow(clone: Clone) -> bool:
 
 
 def _build_missing_ref_error(clone: Clone, where: str) -> FetchError:
-    hint = f"correct ref in the settings; list the refs: git ls-remote -- {clone.url}"
+    hint = f"correct ref in the settings; to list the refs, run: git ls-remote -- {clone.url}"
     return FetchError(f'{clone.url} has no ref "{clone.ref}"', location=where, hint=hint)
 
 
 def is_at_ref(dest: PurePath, url: str, ref: str, submodules: bool = True) -> bool:
-    """Return True if the last finished request had the same URL, ref and submodules."""
+    """Return True if `dest` was completely checked out for the same URL, ref and submodules."""
     clone = Clone(Path(dest), url, ref, submodules, None)
     return is_checkout(dest) and clone.read_config("checkout") == clone.request_line
 
@@ -126,7 +130,7 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
     mirrors: Mapping[str, str] | None = None,
     log: PurePath | None = None,
 ) -> None:
-    """Make `dest` a checkout of `url` at `ref` (tag, branch or commit), unless it is one already.
+    """Check out `ref` (a tag, branch or commit) of the repository `url` in the folder `dest`.
 
     Raises `FetchError` if the host does not answer or has no such ref, and `LostEditsError` if the
     user's edits would be lost; the checkout is then unchanged.
@@ -145,7 +149,7 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
 
 
 def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool) -> None:
-    """Check out `commit` in place of the current commit `head`, "" if none exists.
+    """Check out `commit` in place of the current commit `head`, an empty string if none exists.
 
     Raises `LostEditsError` if there are uncommitted edits. An interrupted checkout looks edited, so
     its changes are saved in a ref instead.
@@ -162,9 +166,8 @@ def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool
     force = ("--force",) if interrupted or not head else ()
     argv = ("checkout", "--quiet", "--detach", *force, commit, "--")
     try:
-        git_command.guard_local_edits(
-            clone.tree, lambda: clone.run_git(*argv, what=f"check out {clone.ref}")
-        )
+        what = f"check out {clone.ref}"
+        git_command.guard_local_edits(clone.tree, lambda: clone.run_git(*argv, what=what))
     except LostEditsError:  # git refused before it changed anything: not an interruption
         clone.write_config("pending", "")
         raise
@@ -174,11 +177,9 @@ def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool
 def _prepare_clone(clone: Clone) -> None:
     files.create_owned_folder(clone.tree.parent)
     if clone.tree.exists() and files.has_content(clone.tree) and not is_checkout(clone.tree):
-        raise NotOwnedError(
-            "this folder is not empty and is not a git checkout",
-            location=str(clone.tree),
-            hint="move the folder away, then run the same command again",
-        )
+        message = "this folder is not empty and is not a git checkout"
+        hint = "move the folder away, then run the same command again"
+        raise NotOwnedError(message, location=str(clone.tree), hint=hint)
     clone.tree.mkdir(exist_ok=True)
     folder = clone.tree / ".git"
     # The locks of a killed git are certainly stale only if no checkout has finished in this clone
@@ -200,11 +201,14 @@ _EXCLUDED_FILES = ("index", "logs", "hooks", "*.lock", "FETCH_HEAD", "ORIG_HEAD"
 def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -> str:
     """Create the repository `dest` from a finished local clone of `url`, without a checkout.
 
-    Copy the objects, also of submodules, from the first finished clone of `url` in `others`.
-    Return the path of that clone, "" if none exists or if `dest` exists.
+    Copy the objects, also of submodules, from the first finished clone of `url` in `others`. Return
+    the path of that clone, or an empty string if there is none or if `dest` exists.
     """
     folder = Path(dest)
-    if folder.exists() or not (reference := next(_find_finished_clones(others, url), None)):
+    clones = (tree for tree in map(Path, others) if (tree / ".git").is_dir())
+    same = (tree for tree in clones if _read_git_config(tree, "remote.origin.url") == url)
+    finished_clones = (tree for tree in same if _read_git_config(tree, "torchyard.checkout"))
+    if folder.exists() or not (reference := next(finished_clones, None)):
         return ""
     temporary = folder.with_name(f".{folder.name}.seed")
     files.create_owned_folder(temporary.parent)
@@ -219,55 +223,38 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
     return str(reference)
 
 
-def _find_finished_clones(trees: Iterable[PurePath], url: str) -> Iterator[Path]:
-    for tree in map(Path, trees):
-        if (
-            (tree / ".git").is_dir()
-            and _read_git_config(tree, "remote.origin.url") == url
-            and _read_git_config(tree, "torchyard.checkout") != ""
-        ):
-            yield tree
-
-
 def _read_git_config(tree: PurePath, key: str) -> str:
     return capture_git_output(tree, "config", "--default", "", "--get", key).strip()
 
 
 def _copy_repository(dest: Path, source: Path) -> None:
     """Copy a git folder's objects to a new repository; store the HEAD of `source` in a ref."""
-    what = "create the clone"
+
+    def link_or_copy(original: str, target: str) -> None:
+        if "objects" in Path(original).parts:  # git never modifies these files
+            with contextlib.suppress(OSError):  # another disk, or a file system without hard links
+                Path(target).hardlink_to(original)
+                return
+        shutil.copy2(original, target)
+
+    what, git_folder = "create the clone", dest / ".git"
     capture_git_output(dest, "init", "--quiet", what=what)
+    ignore = shutil.ignore_patterns(*_EXCLUDED_FILES)
+    copy_tree = partial(shutil.copytree, ignore=ignore, copy_function=link_or_copy)
     for name in ("objects", "modules"):
         if (source / name).is_dir():
-            shutil.copytree(
-                source / name,
-                dest / ".git" / name,
-                copy_function=_link_or_copy_object,
-                ignore=shutil.ignore_patterns(*_EXCLUDED_FILES),
-                dirs_exist_ok=True,
-            )
+            copy_tree(source / name, git_folder / name, dirs_exist_ok=True)
     if (source / "shallow").is_file():
-        shutil.copyfile(source / "shallow", dest / ".git" / "shallow")
+        shutil.copyfile(source / "shallow", git_folder / "shallow")
     head = capture_git_output(source.parent, "rev-parse", "HEAD").strip()
     capture_git_output(dest, "update-ref", "refs/torchyard/seed", head, what=what)
-
-
-def _link_or_copy_object(source: str, target: str) -> None:
-    """Hard-link object files, which git never modifies; copy all other files."""
-    if "objects" in Path(source).parts:
-        with contextlib.suppress(OSError):  # another disk, or a file system without hard links
-            Path(target).hardlink_to(source)
-            return
-    shutil.copy2(source, target)
 
 
 def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
     """Return the commit of a remote tag, branch or HEAD; "" if the remote has no such ref."""
     argv = ("ls-remote", "--quiet", "--", url, ref, f"{ref}^{{}}")
-    local = git_command.is_local_url(url)
-    command = git_command.build_git_command(
-        *argv, what=f"ask {url} for {ref}", mirrors=mirrors, local=local
-    )
+    what, local = f"ask {url} for {ref}", git_command.is_local_url(url)
+    command = git_command.build_git_command(*argv, what=what, mirrors=mirrors, local=local)
     lines = map(str.split, shell.capture_output(command).splitlines())
     commits = {name: commit for commit, name in lines}
     tag = f"refs/tags/{ref}"
@@ -276,7 +263,7 @@ def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str
 
 
 def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
-    """Print a line if a local repository has a newer commit of the ref than torchyard.lock."""
+    """Print a line if a repository on this machine has a newer commit than torchyard.lock."""
     is_local = git_command.is_local_url(apply_mirror(url, mirrors))
     if not locked or locked.startswith(ref) or not is_local:
         return
@@ -307,18 +294,12 @@ def resolve_host_port(url: str) -> tuple[str, int]:
     if "://" not in url:
         address = _SCP_ADDRESS.match(url)
         return (address["host"], 22) if address else ("", 0)
-    parts = urlsplit(url)
-    proxy = _find_proxy(parts.scheme, parts.hostname or "")
-    if proxy:
+    parts, proxies = urlsplit(url), urllib.request.getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all", "")
+    is_http = parts.scheme in ("http", "https")
+    if is_http and proxy and not urllib.request.proxy_bypass(parts.hostname or ""):
         parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     return parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
-
-
-def _find_proxy(scheme: str, host: str) -> str:
-    if scheme not in ("http", "https") or urllib.request.proxy_bypass(host):
-        return ""
-    proxies = urllib.request.getproxies()
-    return proxies.get(scheme) or proxies.get("all", "")
 
 
 @cache
@@ -328,3 +309,77 @@ def _can_connect(host: str, port: int, timeout: float) -> bool:
             return True
     except OSError:
         return False
+
+
+def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
+    """Return the submodules to update: missing, interrupted, or still at the commit of `seen`."""
+    if not (Path(tree) / ".gitmodules").exists():
+        return ()
+    entries: list[str] = []
+    with contextlib.suppress(CommandFailedError):  # that commit may be gone
+        entries = list_git_entries(tree, "ls-tree", "-r", seen) if seen else []
+    pairs = (entry.partition("\t") for entry in entries if entry.startswith("160000 "))
+    previous = {path: head.split()[2] for head, _, path in pairs}
+    stale = [
+        path
+        for flag, path, commit in list_submodule_status(tree)
+        if flag == "-" or (flag == "+" and previous.get(path) == commit)
+    ]
+    note = read_update_note(tree)
+    unfinished = exclude_user_changes(tree, note.paths) if note else ()
+    return tuple(dict.fromkeys((*unfinished, *stale)))
+
+
+def list_changed_submodules(tree: PurePath) -> tuple[str, ...]:
+    """Return the submodules that are not at the commit that the tree records."""
+    return tuple(path for flag, path, _ in list_submodule_status(tree) if flag == "+")
+
+
+def update_submodules(
+    tree: PurePath,
+    paths: Sequence[str] = (),
+    *,
+    mirrors: Mapping[str, str] | None = None,
+    log: PurePath | None = None,
+) -> None:
+    """Check out submodules (all if `paths` is empty) recursively; keep the user's changes."""
+    if not (Path(tree) / ".gitmodules").exists():
+        return
+    requested = tuple(paths) or tuple(path for _, path, _ in list_submodule_status(tree))
+    updatable = exclude_user_changes(tree, requested)
+    if user_changed := sorted(set(requested) - set(updatable)):
+        print_warning(
+            "you moved these submodules after an interrupted update, so torchyard does not update "
+            f"them: {', '.join(user_changed)}"
+        )
+    with track_submodule_update(tree, updatable):
+        if updatable:
+            _run_submodule_update(tree, updatable if user_changed else paths, mirrors, log)
+
+
+def _run_submodule_update(
+    tree: PurePath, paths: Sequence[str], mirrors: Mapping[str, str] | None, log: PurePath | None
+) -> None:
+    local = git_command.is_local_url(_read_git_config(tree, "remote.origin.url"))
+    where, build_command = ("--", *paths) if paths else (), git_command.build_git_command
+
+    def report_retry(line: str) -> None:  # git retries a clone once
+        if retry := _CLONE_RETRY.match(line):
+            print_line(f"{retry['what'].rpartition('/')[2]}: the clone failed; git tries again")
+
+    def update_at_depth(*depth: str) -> None:
+        argv = ("submodule", "update", "--init", "--recursive", "--jobs", "8", *depth, *where)
+        what = "fetch the submodules"
+        step = build_command(*argv, what=what, at=tree, mirrors=mirrors, log=log, local=local)
+        git_command.guard_local_edits(tree, lambda: shell.run_command(step, report_retry))
+
+    sync = ("submodule", "--quiet", "sync", "--recursive", *where)
+    shell.run_command(build_command(*sync, what="read the submodules' URLs", at=tree, log=log))
+    # A server may refuse a commit that no branch points to, or any shallow clone
+    with contextlib.suppress(CommandFailedError):
+        git_command.retry_git_action("a submodule", lambda: update_at_depth("--depth", "1"))
+        return
+    try:
+        git_command.retry_git_action("a submodule", update_at_depth)
+    except CommandFailedError as error:
+        raise git_command.build_fetch_error("a submodule", error) from error

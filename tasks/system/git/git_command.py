@@ -42,34 +42,30 @@ def build_git_command(
     log: PurePath | None = None,
     local: bool = False,
 ) -> Command:
-    """Return the command `git args`, run in `at`.
+    """Return a git command with the arguments `args`, to run in the folder `at`.
 
     git does not search parent folders for a repository and does not ask for a password. `mirrors`
-    maps a URL prefix to its replacement. `local` means that the tree came from this machine, so
-    that its submodules may come from this machine too.
+    maps a URL prefix to its replacement. With `local`, the repository was cloned from a path on
+    this machine, so that git may clone its submodules from paths on this machine, too.
     """
     options = [*_GIT_OPTIONS]
-    if local or any(map(is_local_url, (mirrors or {}).values())):
+    rewrites = sorted(mirrors.items()) if mirrors else []
+    if local or any(is_local_url(mirror) for _, mirror in rewrites):
         options.append("protocol.file.allow=always")
     argv = ("git", *(part for option in options for part in ("-c", option)), *args)
     env = {**shell.build_host_env(), "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
     if at is not None:
         env["GIT_CEILING_DIRECTORIES"] = str(Path(at).absolute().parent)
-    env |= {"LC_ALL": "C", **_build_url_rewrites(mirrors or {})}
-    return Command(argv, env, what, cwd=at, log=log)
-
-
-def _build_url_rewrites(mirrors: Mapping[str, str]) -> dict[str, str]:
-    """Return git's insteadOf rules as environment variables, which submodule commands inherit."""
-    env = {"GIT_CONFIG_COUNT": str(len(mirrors))} if mirrors else {}
-    for number, (prefix, mirror) in enumerate(sorted(mirrors.items())):
+    if rewrites:  # in variables, which git passes to the commands for submodules
+        env["GIT_CONFIG_COUNT"] = str(len(rewrites))
+    for number, (prefix, mirror) in enumerate(rewrites):
         env[f"GIT_CONFIG_KEY_{number}"] = f"url.{mirror}.insteadOf"
         env[f"GIT_CONFIG_VALUE_{number}"] = prefix
-    return env
+    return Command(argv, {**env, "LC_ALL": "C"}, what, cwd=at, log=log)
 
 
 def is_local_url(url: str) -> bool:
-    """Return True if a URL is a path on this machine: no scheme except file:, no scp host:path."""
+    """Return True if a git URL is a path on this machine, also one that begins with file:."""
     if url.startswith("file:"):
         return True
     head = url.split("/", 1)[0]
@@ -78,32 +74,31 @@ def is_local_url(url: str) -> bool:
 
 def retry_git_action(url: str, action: Callable[[], None]) -> None:
     """Run a network action up to three times; raise `FetchError` if the failure is temporary."""
+
+    def find_retry_reason(error: Exception) -> str:
+        if not isinstance(error, CommandFailedError) or _PERMANENT_FAILURE.search(error.output):
+            return ""
+        message = error.message.removeprefix(error.exit_description).removeprefix(": ")
+        return message.removeprefix("fatal: ").removeprefix("error: ") or error.exit_description
+
     try:
-        network_access.retry_action(f"git: {redact_secrets(url)}", action, _find_git_retry_reason)
+        network_access.retry_action(f"git: {redact_secrets(url)}", action, find_retry_reason)
     except CommandFailedError as error:
         if _PERMANENT_FAILURE.search(error.output):
             raise
         raise build_fetch_error(url, error) from error
 
 
-def _find_git_retry_reason(error: Exception) -> str:
-    if not isinstance(error, CommandFailedError) or _PERMANENT_FAILURE.search(error.output):
-        return ""
-    message = error.message.removeprefix(error.exit_description).removeprefix(": ")
-    return message.removeprefix("fatal: ").removeprefix("error: ") or error.exit_description
-
-
 def build_fetch_error(url: str, error: CommandFailedError) -> FetchError:
     """Return the error for a failed fetch, with a hint for online or offline mode."""
+    message = f"git cannot fetch {url}: {error.message}"
+    hint = (
+        "check the URL, the network and the proxy, or set a mirror in the settings (mirrors); "
+        f"then run the same command again to continue the fetch; {OFFLINE_HINT}"
+    )
     if network_access.is_offline():
         message = f"the bundle does not contain {url}: {error.message}"
         hint = "create the bundle again: doit bundle; its bundle.json lists what it contains"
-    else:
-        message = f"git cannot fetch {url}: {error.message}"
-        hint = (
-            "check the URL, the network and the proxy, or set a mirror in the settings (mirrors); "
-            f"then run the same command again to continue the fetch; {OFFLINE_HINT}"
-        )
     return FetchError(message, location=error.location, hint=hint)
 
 
@@ -117,8 +112,7 @@ def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
         # git names the submodule after the list of files
         submodule = _SUBMODULE_PATH.search(error.output)
         checkout = Path(tree) / submodule["path"] if submodule else tree
-        overwritten = _OVERWRITTEN_FILES.search(error.output)
-        if not overwritten:
+        if not (overwritten := _OVERWRITTEN_FILES.search(error.output)):
             raise build_lost_edits_error(checkout, error.message) from error
         names = format_short_list([name.strip() for name in overwritten["names"].splitlines()], 5)
         message = f"{error.exit_description}: git would overwrite your changes in: {names}"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 
 from tasks.core.errors import CommandFailedError, LostEditsError, TorchyardError
 from tasks.system import files, shell
@@ -49,7 +49,7 @@ class UpdateNote:
 
 
 def read_update_note(tree: PurePath) -> UpdateNote | None:
-    """Return the note of an unfinished update, None if every update finished."""
+    """Return the note of an unfinished update; None if every update has finished."""
     try:
         return UpdateNote(**json.loads(find_note_path(tree).read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -59,32 +59,31 @@ def read_update_note(tree: PurePath) -> UpdateNote | None:
 
 
 def find_note_path(tree: PurePath) -> Path:
-    """Return the path of a checkout's update note."""
+    """Return the path of a checkout's `UpdateNote`."""
     return find_git_folder(Path(tree)) / "torchyard-under-way.json"
 
 
 def write_update_note(tree: PurePath, note: UpdateNote) -> None:
-    """Write a checkout's update note atomically."""
+    """Write a checkout's `UpdateNote` atomically."""
     files.write_atomic(find_note_path(tree), json.dumps(asdict(note)))
 
 
 def find_last_write_time(tree: PurePath, note: UpdateNote) -> float:
     """Return the time (in seconds since 1970) of the last possible write by torchyard's git."""
-    if note.ended is not None:
-        return note.ended
-    return find_note_path(tree).stat().st_mtime + 2 * _NOTE_INTERVAL
+    killed_before = find_note_path(tree).stat().st_mtime + 2 * _NOTE_INTERVAL
+    return killed_before if note.ended is None else note.ended
 
 
 def find_submodule_repositories(tree: Path) -> dict[str, Path]:
     """Return submodule path → folder in which git keeps the submodule's repository."""
-    return {
-        path: find_git_folder(tree) / "modules" / name
-        for path, name in read_submodule_names(tree).items()
-    }
+    folder = find_git_folder(tree) / "modules"
+    return {path: folder / name for path, name in read_submodule_names(tree).items()}
 
 
 def is_complete_checkout(inner: Path) -> bool:
-    """Return True if the checkout has a commit and an index, which git writes after all files."""
+    """Return True if `inner` is a checkout with a commit and an index, which git writes last."""
+    if not is_checkout(inner):
+        return False
     try:
         capture_git_output(inner, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return (find_git_folder(inner) / "index").is_file()
@@ -118,19 +117,18 @@ def find_user_changed_submodules(
     tree = tree or top
     for flag, path, _ in list_submodule_status(tree):
         inner, full = tree / path, f"{above}{path}"
-        if flag == "-" or not is_checkout(inner) or not is_complete_checkout(inner):
+        if not is_complete_checkout(inner):
             continue
-        if flag == "+" and not _is_expected_head(top, inner, full, note):
+        is_moved = False
+        if flag == "+" and full in note.heads:
+            is_moved = note.heads[full] != read_submodule_head(inner)
+        elif flag == "+":
+            is_cloned = any(f"{full}/".startswith(f"{fresh}/") for fresh in note.fresh)
+            until = find_last_write_time(top, note)
+            is_moved = not is_cloned or has_git_activity_since(inner, until)
+        if is_moved:
             yield full
         yield from find_user_changed_submodules(top, note, inner, f"{full}/")
-
-
-def _is_expected_head(top: Path, inner: Path, path: str, note: UpdateNote) -> bool:
-    """Return True if a submodule is where it was before the update or where its clone left it."""
-    if path in note.heads:
-        return note.heads[path] == read_submodule_head(inner)
-    is_cloned = any(f"{path}/".startswith(f"{fresh}/") for fresh in note.fresh)
-    return is_cloned and not has_git_activity_since(inner, find_last_write_time(top, note))
 
 
 _INTERRUPTED_REF = "refs/torchyard/interrupted"
@@ -148,19 +146,18 @@ def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
     _remove_blocking_files(tree, inner)
     if not (names := list_changed_files(inner)):
         return
-    try:
+    differing = names
+    with contextlib.suppress(CommandFailedError):  # the recorded commit was not fetched yet
         options = ("--no-renames", "--no-ext-diff", "--ignore-submodules=all")
         commit = _read_recorded_commit(tree, inner)
-        differing = set(list_git_entries(inner, "diff", "--name-only", *options, commit))
-    except CommandFailedError:  # that commit was not fetched yet
-        differing = set(names)
+        differing = list_git_entries(inner, "diff", "--name-only", *options, commit)
     edited = [name for name in names if name in differing and _has_file_content(inner / name)]
     if has_git_activity_since(inner, until) or any(
         (inner / name).lstat().st_mtime > until for name in edited
     ):
         print_warning(
             f"{inner} changed after its update was interrupted, so torchyard does not repair its "
-            f"files; list the changes: git -C {inner} status; restore a file: "
+            f"files; to list the changes, run: git -C {inner} status; to restore a file, run: "
             f"git -C {inner} checkout -- FILE"
         )
     elif files.is_owned(tree):
@@ -191,14 +188,13 @@ def save_changes_in_ref(inner: Path) -> None:
 
 def _restore_missing_files(inner: Path, names: Sequence[str], edited: list[str]) -> None:
     """Restore missing files of a user's clone; raise `LostEditsError` if other files changed."""
-    if edited or not set(names) <= set(
-        list_git_entries(inner, "ls-tree", "-r", "--name-only", "HEAD")
-    ):
+    committed = list_git_entries(inner, "ls-tree", "-r", "--name-only", "HEAD")
+    if edited or not set(names) <= set(committed):
         raise LostEditsError(
             "the update of this submodule was interrupted, and these files may be your edits: "
             + ", ".join((edited or names)[:5]),
             location=str(inner),
-            hint=f"look at the changes (git -C {inner} diff HEAD); then keep them "
+            hint=f"list the changes (git -C {inner} diff HEAD); then keep them "
             f"(git -C {inner} commit -a, or stash), or restore the committed files "
             f"(git -C {inner} checkout --force HEAD), and run the same command again",
         )
@@ -217,7 +213,7 @@ def _read_recorded_commit(tree: Path, inner: Path) -> str:
 
 
 def _remove_blocking_files(tree: Path, inner: Path) -> None:
-    """Remove untracked files that block a checkout, if empty or as in the recorded commit."""
+    """Remove untracked files that block a checkout and are empty or equal the recorded commit's."""
     try:
         commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")
@@ -237,13 +233,18 @@ def _remove_blocking_files(tree: Path, inner: Path) -> None:
 
 
 def _has_file_content(path: Path) -> bool:
-    """Return True if a file has content that could be lost."""
     return path.is_symlink() or (path.exists() and path.stat().st_size > 0)
 
 
 def remove_stale_locks(tree: PurePath, note: UpdateNote) -> None:
     """Remove lock files that a killed git of torchyard left; warn if another git may own them."""
-    locks = tuple(_find_update_locks(tree, note))
+    folder, until, locks = find_note_path(tree).parent, find_last_write_time(tree, note), []
+    for lock in folder.rglob("*.lock"):
+        if "worktrees" in lock.relative_to(folder).parts:
+            continue  # torchyard's git used no other work tree
+        with contextlib.suppress(FileNotFoundError):
+            if note.began is not None and note.began - 1 <= lock.stat().st_mtime <= until:
+                locks.append(lock)
     is_stale = bool(locks) and note.ended is None and not _is_git_running(Path(tree))
     for lock in locks:
         if is_stale:
@@ -252,16 +253,6 @@ def remove_stale_locks(tree: PurePath, note: UpdateNote) -> None:
             print_warning(
                 f"another git may use {lock}; remove this file when no git is running in {tree}"
             )
-
-
-def _find_update_locks(tree: PurePath, note: UpdateNote) -> Iterator[Path]:
-    place, until = find_note_path(tree).parent, find_last_write_time(tree, note)
-    for lock in place.rglob("*.lock"):
-        if "worktrees" in lock.relative_to(place).parts:
-            continue  # torchyard's git used no other work tree
-        with contextlib.suppress(FileNotFoundError):
-            if note.began is not None and note.began - 1 <= lock.stat().st_mtime <= until:
-                yield lock
 
 
 def _is_git_running(tree: Path) -> bool:
@@ -285,24 +276,19 @@ def _is_git_running(tree: Path) -> bool:
 
 @contextmanager
 def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterator[None]:
-    """Repair an earlier interrupted update; keep a note on disk about `paths` during the block."""
+    """Repair an earlier interrupted update; keep an `UpdateNote` on disk during the block."""
     repair_interrupted_update(tree)
-    top = Path(tree)
+    top, note_path = Path(tree), find_note_path(tree)
     present = tuple(_list_present_submodules(top, paths))
-    fresh = [
-        path
-        for path, repository in find_submodule_repositories(top).items()
-        if path in paths and not files.has_content(top / path) and not repository.exists()
-    ]
-    clean = [
-        path
-        for path in present
-        if is_complete_checkout(top / path) and not list_changed_files(top / path)
-    ]
+    repositories = find_submodule_repositories(top)
+    missing = (path for path in repositories if path in paths and not repositories[path].exists())
+    fresh = [path for path in missing if not files.has_content(top / path)]
+    complete = (path for path in present if is_complete_checkout(top / path))
+    clean = [path for path in complete if not list_changed_files(top / path)]
     heads = {path: read_submodule_head(top / path) for path in present}
     note = UpdateNote(paths, fresh, clean, None, heads, time.time())
     write_update_note(tree, note)
-    over, note_path = threading.Event(), find_note_path(tree)
+    over = threading.Event()
 
     def touch_note() -> None:
         while not over.wait(_NOTE_INTERVAL):
@@ -322,33 +308,22 @@ def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterato
     note_path.unlink(missing_ok=True)
 
 
-def list_unfinished_submodules(tree: PurePath) -> tuple[str, ...]:
-    """Return the submodules of an interrupted update, without those that the user moved since."""
-    note = read_update_note(tree)
-    return exclude_user_changes(tree, note.paths) if note else ()
-
-
 def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the `paths` of submodules that the user has not moved since an interrupted update."""
-    note = read_update_note(tree)
-    if note is None:
+    """Return `paths` without the submodules that the user moved after an interrupted update."""
+    if not (note := read_update_note(tree)):
         return tuple(paths)
-    user_changed = [f"{path}/" for path in find_user_changed_submodules(Path(tree), note)]
-    unchanged = {
-        path
-        for _, path, _ in list_submodule_status(tree)
-        if not any(changed.startswith(f"{path}/") for changed in user_changed)
-    }
+    unchanged = {path for _, path, _ in list_submodule_status(tree)}
+    for name in find_user_changed_submodules(Path(tree), note):
+        unchanged -= {name, *map(str, PurePosixPath(name).parents)}  # also those that contain it
     return tuple(path for path in paths if path in unchanged)
 
 
 def repair_interrupted_update(tree: PurePath) -> None:
-    """Repair an interrupted update; raise `LostEditsError` if only the user can decide."""
-    note, top = read_update_note(tree), Path(tree)
-    if note is None:
+    """Repair an interrupted update; raise `LostEditsError` if files may be the user's edits."""
+    if not (note := read_update_note(tree)):
         return
     remove_stale_locks(tree, note)
-    until = find_last_write_time(tree, note)
+    top, until = Path(tree), find_last_write_time(tree, note)
     for path in note.fresh:
         _repair_fresh_clone(top, path, until)
     user_changed = set(find_user_changed_submodules(top, note))
@@ -370,29 +345,23 @@ def _list_present_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
 def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
     """Repair a submodule that the interrupted update cloned; remove it if it is incomplete."""
     inner, repository = tree / path, find_submodule_repositories(tree).get(path)
-    if is_checkout(inner) and is_complete_checkout(inner):
+    if is_complete_checkout(inner):
         repair_partial_checkout(tree, path, until)
         for nested_path in read_submodule_names(inner):
             _repair_fresh_clone(inner, nested_path, until)
     elif repository and (repository.exists() or is_checkout(inner)):
         print_line(f"{path}: the clone is incomplete; git clones the submodule again")
-        is_unmodified = is_checkout(inner) and not _has_newer_files(inner, until)
-        _clear_folder(inner, ".git", is_unmodified=is_unmodified)
-        _clear_folder(repository, "HEAD", is_unmodified=not _has_newer_files(repository, until))
+        _clear_folder(inner, until if is_checkout(inner) else 0, last=".git")
+        _clear_folder(repository, until, last="HEAD")
 
 
-def _clear_folder(place: Path, last: str, *, is_unmodified: bool) -> None:
-    """Remove an incomplete clone, or rename it if it may contain the user's work."""
+def _clear_folder(place: Path, until: float, *, last: str) -> None:
+    """Remove an incomplete clone, or rename it if a file in it is newer than the time `until`."""
     if not place.is_dir() or not files.has_content(place):
         return
-    if is_unmodified:
+    if all(path.lstat().st_mtime <= until for path in place.rglob("*")):
         files.remove_tree(place, last=last)
         return
     renamed = files.find_free_path(place.parent, f"{place.name}.")
     place.rename(renamed)
-    print_warning(f"renamed {place} to {renamed}; remove that folder when you need no file in it")
-
-
-def _has_newer_files(place: Path, until: float) -> bool:
-    """Return True if a file or folder below `place` is newer than the time `until`."""
-    return any(path.lstat().st_mtime > until for path in place.rglob("*"))
+    print_warning(f"renamed {place} to {renamed}; remove that folder if you need no file in it")

@@ -1,8 +1,6 @@
 """Find the user's work that exists only in a managed clone, and apply patches without losing it.
 
-This work is edits, new files, commits that no remote branch has, stashes and other work trees.
-Changes from torchyard's patches, ignored files, and files that a build leaves in submodules do not
-count.
+Patches of torchyard, ignored files, and files that a build leaves in submodules do not count.
 """
 
 import json
@@ -22,6 +20,7 @@ from tasks.system import files, shell
 from tasks.system.git.checkout_state import (
     capture_git_output,
     find_git_folder,
+    fingerprint_file,
     is_checkout,
     list_checked_out_submodules,
     list_git_entries,
@@ -38,7 +37,7 @@ _NON_COMMIT_ENTRY = re.compile(
 
 
 def list_local_changes(tree: PurePath, patches: Sequence[PurePath] = ()) -> tuple[str, ...]:
-    """Return the kinds of local changes, such as "edits"; changes by `patches` do not count."""
+    """Return the kinds of local changes, such as "edits", except those made by `patches`."""
     try:
         if not read_head_commit(Path(tree)):
             return ()  # no checkout has finished here
@@ -50,38 +49,34 @@ def list_local_changes(tree: PurePath, patches: Sequence[PurePath] = ()) -> tupl
 def _iterate_change_kinds(tree: Path, patches: Sequence[PurePath]) -> Iterator[str]:
     if _has_edits(tree, patches):
         yield "edits"
-    for place in (tree, *(tree / path for path, _ in list_checked_out_submodules(tree))):
-        if _has_local_commits(place):
+    for repository in (tree, *(tree / path for path, _ in list_checked_out_submodules(tree))):
+        if _has_local_commits(repository):
             yield "commits"
-        if capture_git_output(place, "stash", "list"):
+        if capture_git_output(repository, "stash", "list"):
             yield "stashes"
-        if any((find_git_folder(place) / "worktrees").glob("*")):
+        if any((find_git_folder(repository) / "worktrees").glob("*")):
             yield "other work trees"
 
 
 def _has_edits(tree: Path, patches: Sequence[PurePath]) -> bool:
     """Return True if the tree has staged changes, or edits that are not from the patches."""
-    real_index = find_git_folder(tree) / "index"
-    staged = any(entry[0] not in " ?" for entry in _read_status_entries(tree, real_index))
+    status = ("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=untracked")
     apply = ("apply", "--cached", "--whitespace=nowarn", "--")
+    real_index = find_git_folder(tree) / "index"
+    staged = any(entry[0] not in " ?" for entry in _list_with_index(tree, real_index, *status))
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
         shutil.copyfile(real_index, index)
         for patch in patches:
-            _capture_with_index(tree, index, *apply, str(patch))
-        return staged or any(entry[1] != " " for entry in _read_status_entries(tree, index))
+            _list_with_index(tree, index, *apply, str(patch))
+        return staged or any(entry[1] != " " for entry in _list_with_index(tree, index, *status))
 
 
-def _read_status_entries(tree: Path, index: Path) -> list[str]:
-    options = ("--porcelain", "-z", "--no-renames", "--ignore-submodules=untracked")
-    output = _capture_with_index(tree, index, "status", *options)
-    return [entry for entry in output.split("\0") if entry]
-
-
-def _capture_with_index(tree: Path, index: Path, *args: str) -> str:
-    """Return the output of a git command that uses the index file `index`."""
+def _list_with_index(tree: Path, index: Path, *args: str) -> list[str]:
+    """Run a git command that uses the index file `index`; return its output, split at NUL."""
     command = build_git_command(*args, what=f"look for edits in {tree}", at=tree)
-    return shell.capture_output(replace(command, env={**command.env, "GIT_INDEX_FILE": str(index)}))
+    env = {**command.env, "GIT_INDEX_FILE": str(index)}
+    return [entry for entry in shell.capture_output(replace(command, env=env)).split("\0") if entry]
 
 
 def _has_local_commits(tree: Path) -> bool:
@@ -93,8 +88,7 @@ def _has_local_commits(tree: Path) -> bool:
     return bool(commits and capture_git_output(tree, *argv))
 
 
-# Files in the git folder while an operation is in progress. A stopped rebase also leaves
-# CHERRY_PICK_HEAD, so rebase comes first.
+# Files in the git folder during an operation. A stopped rebase also leaves CHERRY_PICK_HEAD
 _GIT_OPERATIONS = (
     ("rebase-merge", "rebase"),
     ("rebase-apply/applying", "am"),
@@ -118,9 +112,8 @@ class MergeConflicts:
 
 
 def find_conflicts(tree: PurePath) -> MergeConflicts | None:
-    """Return the conflicts of a checkout and its submodules, None without conflicts."""
-    top = Path(tree)
-    if not is_checkout(top):
+    """Return the conflicts of a checkout and its submodules; None if there are none."""
+    if not is_checkout(top := Path(tree)):
         return None
     try:
         entries = list_git_entries(top, "ls-files", "--stage", "--recurse-submodules")
@@ -136,24 +129,23 @@ def find_conflicts(tree: PurePath) -> MergeConflicts | None:
 
 
 def require_merged(tree: PurePath, where: str) -> None:
-    """Raise an error (location: `where`) for merge conflicts; warn of an unfinished operation."""
+    """Raise an error with the location `where` for merge conflicts; warn of unfinished merges."""
     if conflicts := find_conflicts(tree):
         raise TorchyardError(f"in {tree} {conflicts}", location=where, hint=conflicts.hint)
-    top = Path(tree)
-    if not is_checkout(top):
+    if not is_checkout(top := Path(tree)):
         return
-    operation, is_bisect = _find_operation(top), (find_git_folder(top) / "BISECT_LOG").exists()
-    if operation or is_bisect:
-        end = f"{operation} --abort" if operation else "bisect reset"
+    is_bisect = (find_git_folder(top) / "BISECT_LOG").exists()
+    if operation := _find_operation(top) or ("bisect" if is_bisect else ""):
+        end = "bisect reset" if operation == "bisect" else f"{operation} --abort"
         print_warning(
-            f"git {operation or 'bisect'} is in progress in {tree}: the files are built as they "
+            f"git {operation} is in progress in {tree}: the files are built as they "
             f"are now; to end it, run git -C {_quote_folder(top)} {end}"
         )
 
 
 def _find_operation(repository: Path) -> str:
-    place = find_git_folder(repository)
-    return next((name for mark, name in _GIT_OPERATIONS if (place / mark).exists()), "")
+    folder = find_git_folder(repository)
+    return next((name for file, name in _GIT_OPERATIONS if (folder / file).exists()), "")
 
 
 def _build_conflict_hint(repository: Path) -> str:
@@ -176,9 +168,8 @@ _BACKUP_LIST, _BACKUP_FILES = "files.txt", "files"
 def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
     """Back up a patch's files in `folder` during the block; restore them if the patch fails."""
     restore_patched_files(tree, folder)
-    names = list_patched_files(tree, patch)
-    existing = {name: _is_file_or_link(Path(tree) / name) for name in names}
-    for name in (name for name in names if existing[name]):
+    existing = {name: _is_file(Path(tree) / name) for name in list_patched_files(tree, patch)}
+    for name in (name for name, exists in existing.items() if exists):
         _link_or_copy_file(Path(tree) / name, folder / _BACKUP_FILES / name)
     files.write_atomic(folder / _BACKUP_LIST, json.dumps(existing))
     try:
@@ -193,17 +184,13 @@ def restore_patched_files(tree: PurePath, folder: Path) -> None:
     """Restore the files of an interrupted patch; save and report files that were edited since."""
     existing, backup = _read_backup_list(folder), folder / _BACKUP_FILES
     aside = files.find_free_path(folder.with_name("aside"))
-    missing = [
-        name
-        for name, existed in existing.items()
-        if existed and not _is_file_or_link(backup / name)
-    ]
-    for name in (name for name in existing if name not in missing):
+    missing = [name for name in existing if existing[name] and not _is_file(backup / name)]
+    for name in existing.keys() - missing:
         _restore_file(Path(tree) / name, backup / name, aside / name)
     if missing:
         print_warning(
             f"a patch in {tree} was interrupted, and torchyard cannot restore its files, because "
-            f"{backup} lacks {', '.join(missing)}; list the changes: git -C {tree} diff"
+            f"{backup} lacks {', '.join(missing)}; to list the changes, run: git -C {tree} diff"
         )
     elif existing:
         print_line(f"a patch in {tree} was interrupted; torchyard restored the files of the patch")
@@ -216,51 +203,42 @@ def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
     """Return the files that a patch changes; for a renamed file, the old and the new name."""
     names: set[str] = set()
     for direction in ((), ("--reverse",)):
-        argv = ("apply", "--numstat", "-z", *direction, "--", str(patch))
-        output = capture_git_output(tree, *argv, what=f"read patch {patch.name} in")
-        names.update(entry.split("\t", 2)[2] for entry in output.split("\0") if entry)
+        argv = ("--numstat", *direction, "--", str(patch))
+        entries = list_git_entries(tree, "apply", *argv, what=f"read patch {patch.name} in")
+        names.update(entry.split("\t", 2)[2] for entry in entries)
     for name in names:
         pure = (PurePosixPath(name), PureWindowsPath(name))
-        real = (Path(tree) / name).parent.resolve()
-        is_inside = real.is_relative_to(Path(tree).resolve())
+        is_inside = (Path(tree) / name).parent.resolve().is_relative_to(Path(tree).resolve())
         if not is_inside or any(path.anchor or ".." in path.parts for path in pure):
-            raise TorchyardError(
-                f"this patch changes a file outside of {tree}: {name}",
-                location=str(patch),
-                hint="remove that file from the patch",
-            )
+            message = f"this patch changes a file outside of {tree}: {name}"
+            hint = "remove that file from the patch"
+            raise TorchyardError(message, location=str(patch), hint=hint)
     return sorted(names)
 
 
 def _read_backup_list(folder: Path) -> Mapping[str, bool]:
     """Return file name → whether the file existed before the patch; {} without a backup."""
-    path, backup = folder / _BACKUP_LIST, folder / _BACKUP_FILES
+    path = folder / _BACKUP_LIST
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if text.startswith("{"):
         return dict(json.loads(text))
-    return {name: _is_file_or_link(backup / name) for name in text.split("\n") if name}
+    names = filter(None, text.split("\n"))  # as earlier versions wrote the list
+    return {name: _is_file(folder / _BACKUP_FILES / name) for name in names}
 
 
 def _restore_file(path: Path, before: Path, aside: Path) -> None:
-    if _is_file_or_link(path):
-        if _is_file_or_link(before) and _is_same_file(path, before):
+    if _is_file(path):
+        if _is_file(before) and fingerprint_file(path) == fingerprint_file(before):
             return
         _copy_with_parents(path, aside)
-    if _is_file_or_link(before):
+    if _is_file(before):
         _link_or_copy_file(before, path)
-    elif _is_file_or_link(path):
+    elif _is_file(path):
         path.unlink()
 
 
-def _is_file_or_link(path: Path) -> bool:
+def _is_file(path: Path) -> bool:
     return path.is_symlink() or path.is_file()
-
-
-def _is_same_file(one: Path, other: Path) -> bool:
-    if one.is_symlink() or other.is_symlink():
-        return one.is_symlink() and other.is_symlink() and one.readlink() == other.readlink()
-    modes = (path.stat().st_mode & 0o100 for path in (one, other))
-    return len(set(modes)) == 1 and one.read_bytes() == other.read_bytes()
 
 
 def _link_or_copy_file(source: Path, target: Path) -> None:
@@ -282,13 +260,13 @@ def _copy_with_parents(source: Path, target: Path) -> None:
 
 
 def _remove_backup(folder: Path) -> None:
-    """Remove the backup, the list first: without the list, the files do not count as a backup."""
+    """Remove the backup, the list first: without the list, its files are not restored."""
     (folder / _BACKUP_LIST).unlink(missing_ok=True)
     files.remove_owned(folder)
 
 
 def can_apply_patch(tree: PurePath, patch: PurePath, *, reverse: bool = False) -> bool:
-    """Return True if the patch can be applied; with `reverse`, if it can be reverted."""
+    """Return True if the patch can be applied, or with `reverse`, if it can be reverted."""
     try:
         shell.capture_output(_build_patch_command(tree, patch, reverse, "--check"))
     except CommandFailedError:
@@ -320,7 +298,8 @@ def apply_patch(
 ) -> None:
     """Apply a patch, or revert it; on `CommandFailedError` the tree is unchanged.
 
-    With `keep`, a managed folder, `restore_patched_files` also restores the tree after a SIGKILL.
+    The folder `keep`, if set, gets a backup, from which `restore_patched_files` restores the tree
+    after a SIGKILL.
     """
     with keep_backup(tree, Path(patch), keep) if keep else nullcontext():
         shell.run_command(_build_patch_command(tree, patch, reverse, log=log))

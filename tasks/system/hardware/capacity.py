@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from tasks.knowledge.resource_estimates import CUDA_COMPILER_MIB, KERNEL_COMPILER_MIB
 
@@ -34,12 +35,11 @@ class ControlGroup:
     version: int
 
 
-@dataclass(frozen=True)
-class _CgroupMount:
+class _CgroupMount(NamedTuple):
+    version: int
     device: str
     root: PurePosixPath
     point: Path
-    version: int
 
 
 def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
@@ -52,7 +52,7 @@ def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
     # A chroot mounts the same tree again: keep the first mount
     mounts: dict[tuple[int, str, PurePosixPath], _CgroupMount] = {}
     for mount in _parse_cgroup_mounts(mount_text):
-        mounts.setdefault((mount.version, mount.device, mount.root), mount)
+        mounts.setdefault(mount[:3], mount)
     return tuple(
         group
         for version, path in dict(_parse_cgroup_paths(path_text)).items()
@@ -64,7 +64,7 @@ def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
 
 
 def measure_memory(groups: tuple[ControlGroup, ...], proc: Path = PROC) -> MemoryReading:
-    """Return the reading (machine or control group) with the least available memory now."""
+    """Return the memory of the machine or of the control group with the least available memory."""
     return min(_list_memory_readings(groups, proc), key=lambda memory: memory.available_mib)
 
 
@@ -90,7 +90,7 @@ def _read_machine_memory(proc: Path) -> MemoryReading:
 
 
 def _read_group_memory(group: ControlGroup) -> MemoryReading | None:
-    """Return the memory of a control group, None if it has no limit or is gone."""
+    """Return the memory of a control group; None if it has no limit or is gone."""
     limits = [_read_number(group.folder / name) for name in _LIMIT_FILES[group.version]]
     limit = min((value for value in limits if value is not None), default=None)
     used = _read_number(group.folder / _USAGE_FILES[group.version])
@@ -105,7 +105,7 @@ def _read_group_memory(group: ControlGroup) -> MemoryReading | None:
 
 
 def _read_number(path: Path) -> int | None:
-    """Return the number in a file, None for "max" or no file; in cgroup v1, no limit is ~2**63."""
+    """Return the number in a file; None if the file is missing or contains "max"."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -117,7 +117,7 @@ def _split_lines(text: str, separator: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
-    """Return version and path from /proc/self/cgroup: `4:memory:/a` is v1, `0::/b` is v2."""
+    """Yield version and path from /proc/self/cgroup: `4:memory:/a` is v1, `0::/b` is v2."""
     for line in text.splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
@@ -135,10 +135,9 @@ def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
             _ESCAPED_CHARACTER.sub(lambda code: chr(int(code[1], 8)), field)
             for field in mount_fields.split()[2:5]
         )
-        if kind == "cgroup2":
-            yield _CgroupMount(device, PurePosixPath(root), Path(point), 2)
-        elif kind == "cgroup" and "memory" in options.split(","):
-            yield _CgroupMount(device, PurePosixPath(root), Path(point), 1)
+        if kind == "cgroup2" or (kind == "cgroup" and "memory" in options.split(",")):
+            version = 2 if kind == "cgroup2" else 1
+            yield _CgroupMount(version, device, PurePosixPath(root), Path(point))
 
 
 def _list_parent_groups(mount: _CgroupMount, path: PurePosixPath) -> Iterator[ControlGroup]:
@@ -167,8 +166,8 @@ def count_usable_cores() -> int:
 def compute_safe_jobs(compiler_mib: int = 0, most: int = 0) -> int:
     """Return how many compilers can run at once by cores and available memory, at least one.
 
-    This is a fixed number, for a build whose memory is not monitored. `compiler_mib` is the memory
-    of a compiler, if it is known to be more than usual; `most` replaces the number of cores.
+    `compiler_mib` is the memory of a compiler, if it is known to be more than usual; `most`
+    replaces the number of cores.
     """
     available = measure_memory(find_control_groups()).available_mib
     by_memory = available // max(CUDA_COMPILER_MIB, compiler_mib)

@@ -1,4 +1,4 @@
-"""Probe this machine offline for GPUs, CUDA toolkits and Python, and pin the result."""
+"""Find the GPUs, CUDA toolkits and Python of this machine, and store the result in host.json."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _SYSTEM_NAMES: dict[str, System] = {"linux": "linux", "win32": "windows", "darwi
 
 @dataclass(frozen=True)
 class HostQuery:
-    """The settings of a probe: the requested Python, and the CUDA toolkit's path if set."""
+    """The settings that decide what is found: the Python, and the CUDA toolkit's path if set."""
 
     python: str
     toolkit_path: str | None
@@ -28,24 +28,22 @@ class HostQuery:
 
 @dataclass(frozen=True)
 class HostPin:
-    """The file host.json: the settings of the probe and its result."""
+    """The content of host.json: the settings, and the host facts that were found with them."""
 
     asked: HostQuery
     host: Host
 
 
 def read_host(query: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
-    """Return the pinned host facts; probe again if nothing is pinned or the settings changed.
+    """Return the host facts from the file `pin`; probe again if there are none for this `query`.
 
-    The interpreter is probed again if it is gone: an upgrade may have removed it. Without `run`,
-    start no program: read versions only from files, if the files contain them.
+    The interpreter is probed again if it is gone: an upgrade may have removed it. If `run` is
+    False, no program is started: versions are read from files, if the files contain them.
     """
     try:
         pinned = manifests.read_manifest(pin, HostPin)
     except TorchyardError:
-        from tasks.system.hardware import nvidia  # noqa: PLC0415 - only where nothing is pinned yet
-
-        return _probe_host(query, list_gpus() if run else nvidia.query_driver(run=False).gpus, run)
+        return _probe_host(query, list_gpus(run=run), run)
     host, python = pinned.host, pinned.host.python
     if pinned.asked != query:
         return _probe_host(query, host.gpus, run)
@@ -58,7 +56,7 @@ def read_host(query: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
 
 
 def write_host_pin(path: PurePath, query: HostQuery, host: Host) -> None:
-    """Write the host facts and the settings of the probe to a pin file for later plans."""
+    """Write the host facts to the file `path`, from which `read_host` reads them later."""
     manifests.write_manifest(path, HostPin(query, replace(host, pinned=False)))
 
 
@@ -76,11 +74,11 @@ def _resolve_interpreter(python: str, run: bool) -> Interpreter:
     return interpreters.find_interpreter(python) if run else interpreters.read_interpreter(python)
 
 
-def list_gpus() -> tuple[Gpu, ...]:
+def list_gpus(*, run: bool = True) -> tuple[Gpu, ...]:
     """Return the GPUs that are in this machine now; () without a driver."""
     from tasks.system.hardware import nvidia  # noqa: PLC0415 - only where nothing is pinned yet
 
-    return nvidia.query_driver().gpus
+    return nvidia.query_driver(run=run).gpus
 
 
 def _find_toolkits(path: str | None, *, run: bool) -> Iterator[InstalledToolkit]:
@@ -92,7 +90,7 @@ def _find_toolkits(path: str | None, *, run: bool) -> Iterator[InstalledToolkit]
             continue  # a wrapper in /usr/local/bin does not make /usr/local a toolkit
         if version := read_nvcc_version(home) if run else read_toolkit_version(home):
             visited.add(home.resolve())
-            is_chosen = path is not None and path != "" and candidate == Path(path)
+            is_chosen = bool(path) and candidate == Path(path or "")
             yield InstalledToolkit(str(home), version, asked=is_chosen)
 
 
@@ -110,17 +108,15 @@ def _list_toolkit_folders(path: str | None) -> Iterator[Path]:
 
 
 def read_nvcc_version(home: Path) -> str:
-    """Return the version that a toolkit's nvcc prints ("13.0.88"), "" if nvcc cannot run."""
+    """Return the version that a toolkit's nvcc prints ("13.0.88"); "" if nvcc cannot run."""
     nvcc = toolchain.build_nvcc_path(str(home))
-    if not Path(nvcc).exists():
-        return ""
     text = shell.try_capture(nvcc, "--version", what="ask nvcc its version") or ""
     match = re.search(r"V(\d+\.\d+\.\d+)", text)
     return match[1] if match else ""
 
 
 def read_toolkit_version(home: Path) -> str:
-    """Return nvcc's version from version.json, else the release from cuda.h ("13.0.0"), else ""."""
+    """Return nvcc's version from version.json, else from cuda.h ("13.0.0"); "" without nvcc."""
     if not Path(toolchain.build_nvcc_path(str(home))).exists():
         return ""
     try:

@@ -1,5 +1,6 @@
 """Find Visual Studio installations and their C++ toolsets that the CUDA toolkit supports."""
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -29,8 +30,7 @@ _VSWHERE_TIMEOUT = 10.0  # seconds
 class VisualStudioInstallation:
     """An installation of Visual Studio, or of its Build Tools, with the C++ tools for x64.
 
-    `version` is that of the release, "17.14.36"; `toolsets` are its MSVC toolsets, the newest first
-    ("14.44.35207").
+    `version` is like "17.14.36". `toolsets` are versions like "14.44.35207", the newest first.
     """
 
     name: str
@@ -70,12 +70,9 @@ def run_vswhere(*options: str) -> list[Any] | None:
     vswhere = str(programs / "Microsoft Visual Studio" / "Installer" / "vswhere.exe")
     argv = (vswhere, "-products", "*", *options, "-format", "json", "-utf8")
     text = shell.try_capture(*argv, what="look for Visual Studio", timeout=_VSWHERE_TIMEOUT)
-    if text is None:
-        return None
-    try:
-        rows = json.loads(text or "[]")
-    except ValueError:
-        return None
+    rows = None
+    with contextlib.suppress(ValueError):
+        rows = None if text is None else json.loads(text or "[]")
     return rows if isinstance(rows, list) else None
 
 
@@ -83,8 +80,7 @@ def find_installations() -> tuple[VisualStudioInstallation, ...]:
     """Return the installations with the C++ tools, the newest first; () without vswhere."""
     rows = map(parse_vswhere_row, run_vswhere("-requires", REQUIRED_COMPONENT) or ())
     found = [VisualStudioInstallation(*row, _list_toolsets(row[2])) for row in rows]
-    found.sort(key=lambda item: parse_version_numbers(item.version), reverse=True)
-    return tuple(found)
+    return tuple(sorted(found, key=lambda item: parse_version_numbers(item.version), reverse=True))
 
 
 def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
@@ -95,28 +91,27 @@ def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
     """
     installations = find_installations()
     prompt = _find_prompt_toolsets(installations)
-    installed = [
-        _ToolsetCandidate(item, toolset) for item in installations for toolset in item.toolsets
-    ]
+    installed = [_ToolsetCandidate(item, name) for item in installations for name in item.toolsets]
     candidates = [*prompt, *installed]
     if not candidates:
-        raise MissingToolError("there is no C++ compiler here", hint=MSVC_INSTALL_COMMAND)
+        raise MissingToolError("this machine has no C++ compiler", hint=MSVC_INSTALL_COMMAND)
     chosen = next((item for item in candidates if not item.explain_refusal(limits)), None)
     why = candidates[0].explain_refusal(limits)
     if chosen is None:
+        newest = f"v14.{limits.msvc[1] - 1901 if limits.msvc else 0}"
         hint = (
-            f"install MSVC build tools up to v14.{limits.msvc[1] - 1901 if limits.msvc else 0} "
-            "(Visual Studio Installer → Modify → Individual components), or choose a newer "
-            "toolkit.version"
+            f"install MSVC build tools up to {newest} (Visual Studio Installer → Modify → "
+            "Individual components), or choose a newer toolkit.version"
         )
         raise MissingToolError(why, location=candidates[0].installation.path, hint=hint)
     default = next((item for item in installed if not item.explain_refusal(limits)), chosen)
-    if chosen in prompt and chosen.identity != default.identity:
+    item, toolset = chosen.installation, chosen.version
+    is_default = (item.path, toolset) == (default.installation.path, default.version)
+    if chosen in prompt and not is_default:
         why = "doit runs in the developer prompt of this toolset"
-    name, version = chosen.installation.name, chosen.installation.version
-    cl = Program(chosen.installation.build_cl_path(chosen.version), chosen.version)
-    used = f"{name} {version} with toolset {chosen.version} is used"
-    return ChosenToolset(cl, chosen.installation, f"{why}: {used}" if why else "")
+    used = f"{item.name} {item.version} with toolset {toolset} is used"
+    cl = Program(item.build_cl_path(toolset), toolset)
+    return ChosenToolset(cl, item, f"{why}: {used}" if why else "")
 
 
 @dataclass(frozen=True)
@@ -127,20 +122,13 @@ class _ToolsetCandidate:
     version: str
     name: str = ""
 
-    @property
-    def identity(self) -> tuple[str, str]:
-        return self.installation.path, self.version
-
     def explain_refusal(self, limits: CompilerLimits) -> str:
         name = self.name or f"{self.installation.name} {self.installation.version}"
         return explain_compiler_rejection(limits, HostCompiler(name, "msvc", self.version))
 
 
 def _find_prompt_toolsets(known: tuple[VisualStudioInstallation, ...]) -> list[_ToolsetCandidate]:
-    """Return the current developer prompt's toolset, then its installation's other toolsets.
-
-    vswhere may not know that installation. A prompt for 32 bits has compilers for x64 as well.
-    """
+    """Return the developer prompt's toolset, then the others of its Visual Studio installation."""
     folder, version = os.environ.get("VSINSTALLDIR", ""), os.environ.get("VSCMD_VER", "")
     if not folder:
         return []
@@ -148,11 +136,8 @@ def _find_prompt_toolsets(known: tuple[VisualStudioInstallation, ...]) -> list[_
     installation = next((item for item in known if Path(item.path) == Path(folder)), unknown)
     first = os.environ.get("VCTOOLSVERSION", "")
     toolsets = sorted(installation.toolsets, key=lambda toolset: toolset != first)
-    name = "the compiler of this developer prompt"
-    return [
-        _ToolsetCandidate(installation, toolset, name if toolset == first else "")
-        for toolset in toolsets
-    ]
+    names = {first: "the compiler of this developer prompt"}
+    return [_ToolsetCandidate(installation, name, names.get(name, "")) for name in toolsets]
 
 
 def parse_vswhere_row(row: dict[str, object]) -> tuple[str, str, str]:
@@ -165,7 +150,6 @@ def parse_vswhere_row(row: dict[str, object]) -> tuple[str, str, str]:
 
 
 def _list_toolsets(path: str) -> tuple[str, ...]:
-    """Return the versions of an installation's toolsets, the newest first."""
     compilers = Path(path, *_TOOLSETS_FOLDER).glob(str(Path("*") / _CL_PATH))
     names = [compiler.parents[3].name for compiler in compilers]
     return tuple(sorted(names, key=parse_version_numbers, reverse=True))
@@ -199,26 +183,18 @@ def compare_environments(
     old = {name.upper(): value for name, value in before.items()}
     changed = {name: value for name, value in after.items() if old.get(name.upper()) != value}
     path = next((value for name, value in changed.items() if name.upper() == "PATH"), "")
-    variables = {
-        name: value
-        for name, value in sorted(changed.items())
-        if name.upper() != "PATH" and not name.upper().startswith(_VOLATILE_VARIABLES)
-    }
-    return variables, _find_prepended_folders(old.get("PATH", ""), path)
-
-
-def _find_prepended_folders(before: str, after: str) -> tuple[str, ...]:
-    """Return the new folders at the front of PATH, each one once, without empty entries."""
-    previous = {normalize_folder(folder) for folder in before.split(";") if folder}
+    names = {name: name.upper() for name in sorted(changed) if name.upper() != "PATH"}
+    kept = (name for name in names if not names[name].startswith(_VOLATILE_VARIABLES))
+    previous = {_normalize_folder(folder) for folder in old.get("PATH", "").split(";") if folder}
     prepended: dict[str, str] = {}
-    for folder in filter(None, after.split(";")):
-        if normalize_folder(folder) in previous:
+    for folder in filter(None, path.split(";")):
+        if _normalize_folder(folder) in previous:
             break
-        prepended.setdefault(normalize_folder(folder), folder)
-    return tuple(prepended.values())
+        prepended.setdefault(_normalize_folder(folder), folder)
+    return {name: changed[name] for name in kept}, tuple(prepended.values())
 
 
-def normalize_folder(folder: str) -> str:
+def _normalize_folder(folder: str) -> str:
     r"""Return one spelling for all spellings of a folder: `C:\\VS\\VC\\..` and `c:/vs`."""
     return normcase(normpath(folder))
 
@@ -241,8 +217,8 @@ def capture_msvc_environment(toolset: ChosenToolset) -> MsvcEnvironment:
     text = _run_cmd(toolset, "/u", line, "utf-16-le")
     variables, folders = compare_environments(*parse_set_output(text))
     names = {name.upper() for name in variables}
-    cl_folder = normalize_folder(dirname(toolset.cl.path))
-    if "VCTOOLSINSTALLDIR" not in names or cl_folder not in map(normalize_folder, folders):
+    cl_folder = _normalize_folder(dirname(toolset.cl.path))
+    if "VCTOOLSINSTALLDIR" not in names or cl_folder not in map(_normalize_folder, folders):
         problem = f"vcvarsall.bat did not set up toolset {toolset.cl.version} for x64"
     elif "WINDOWSSDKDIR" not in names:
         problem = "vcvarsall.bat found no Windows SDK"
@@ -251,8 +227,7 @@ def capture_msvc_environment(toolset: ChosenToolset) -> MsvcEnvironment:
     output = _run_cmd(toolset, "/a", f"{call} 2>&1", "utf-8")
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("[ERROR")]
-    shown = "; ".join((errors or lines)[-3:])
-    message = f"{problem}: {shown}" if shown else problem
+    message = ": ".join(filter(None, (problem, "; ".join((errors or lines)[-3:]))))
     raise MissingToolError(message, location=toolset.installation.vcvarsall, hint=_MODIFY_HINT)
 
 
@@ -266,7 +241,7 @@ def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_sdk_header(captured: MsvcEnvironment | None) -> str:
-    """Return a file whose path changes with the captured Windows SDK, "" without an SDK."""
+    """Return a file whose path changes with the captured Windows SDK; "" without an SDK."""
     variables = captured.set if captured else {}
     folder, version = variables.get("WindowsSdkDir", ""), variables.get("WindowsSDKVersion", "")
     # joined as text: both end with a backslash, and may be read on another system
@@ -274,15 +249,12 @@ def find_sdk_header(captured: MsvcEnvironment | None) -> str:
 
 
 def _run_cmd(toolset: ChosenToolset, output: str, line: str, encoding: str) -> str:
-    """Run a cmd line in the folder of vcvarsall.bat and return the output.
-
-    The line then does not contain the folder's name, in which cmd could interpret characters.
-    Quotes around that name would have to be escaped, which cmd does not support.
-    """
+    """Run a cmd line in the folder of vcvarsall.bat and return the output."""
     env = build_clean_environment(shell.build_host_env())
     argv = (env.get("COMSPEC", "cmd.exe"), "/d", output, "/s", "/c", line)
+    # `line` does not contain this folder: cmd could interpret characters of its name
     folder = Path(toolset.installation.vcvarsall).parent
-    step_name = "ask vcvarsall for the environment of MSVC"
+    what, timeout = "ask vcvarsall for the environment of MSVC", _VCVARS_TIMEOUT
     return shell.capture_output(
-        Command(argv, env, step_name, cwd=folder, timeout=_VCVARS_TIMEOUT, encoding=encoding)
+        Command(argv, env, what, cwd=folder, timeout=timeout, encoding=encoding)
     )

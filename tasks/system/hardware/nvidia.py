@@ -6,7 +6,6 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tasks.core.model import Gpu
@@ -20,7 +19,7 @@ _NVIDIA_SMI_TIMEOUT = 5.0  # seconds; a driver in trouble can hold nvidia-smi fo
 
 
 def query_driver(*, run: bool = True) -> NvidiaDriver:
-    """Return the driver's answer, empty without a driver; use nvidia-smi only if `run` is True."""
+    """Return the NVIDIA driver's facts, from NVML or, if `run` is True, from nvidia-smi."""
     if not _has_nvml():
         return _query_nvidia_smi("") if run else NvidiaDriver()
     import pynvml  # noqa: PLC0415 - not for a profile that is pinned
@@ -28,14 +27,11 @@ def query_driver(*, run: bool = True) -> NvidiaDriver:
     no_driver = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     try:
         pynvml.nvmlInit()
+        return _query_nvml(pynvml)
     except pynvml.NVMLError as error:
         trouble = "" if error.value in no_driver else str(error)
         return _query_nvidia_smi(trouble) if run else NvidiaDriver(trouble=trouble)
-    try:
-        return _query_nvml(pynvml)
-    except pynvml.NVMLError as error:
-        return _query_nvidia_smi(str(error)) if run else NvidiaDriver(trouble=str(error))
-    finally:
+    finally:  # also if NVML was not initialized
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
 
@@ -57,7 +53,7 @@ def _query_nvml(nvml: Any) -> NvidiaDriver:
 
 
 def _read_gpu(nvml: Any, index: int) -> Gpu | None:
-    """Return a GPU, None if it does not answer; the memory size is 0 if it uses system memory."""
+    """Return a GPU; None if it does not answer; its memory is 0 MiB if it shares system memory."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         name = _decode_text(nvml.nvmlDeviceGetName(handle))
@@ -80,10 +76,9 @@ def _decode_text(value: str | bytes) -> str:
 
 
 def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
-    """Return the answer of nvidia-smi; if nvidia-smi also fails, return NVML's `trouble`."""
-    program = shutil.which("nvidia-smi") or (_WSL_PROGRAM if Path(_WSL_PROGRAM).is_file() else "")
-    argv, what = (program, *_QUERY_OPTIONS), "ask nvidia-smi for cards"
-    text = shell.try_capture(*argv, what=what, timeout=_NVIDIA_SMI_TIMEOUT) if program else None
+    """Return the answer of nvidia-smi; if nvidia-smi fails too, only `trouble`, NVML's error."""
+    argv = (shutil.which("nvidia-smi") or _WSL_PROGRAM, *_QUERY_OPTIONS)
+    text = shell.try_capture(*argv, what="ask nvidia-smi for GPUs", timeout=_NVIDIA_SMI_TIMEOUT)
     if text is None:
         return NvidiaDriver(trouble=trouble)
     rows = [_parse_gpu_row(line) for line in text.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""Identify tools by real path and version, choose compilers, and assemble a CUDA home."""
+"""Identify tools by real path and version, choose compilers, and assemble a CUDA_HOME folder."""
 
 import os
 import re
@@ -26,18 +26,17 @@ def resolve_tool_identity(name: str, value: str) -> str:
         return os.path.realpath(value)
     if name not in _IDENTIFIED_TOOLS:
         return value
-    real = os.path.realpath(value)
-    # Run `value`, not `real`: a compiler cache passes --version on to the compiler of that name
-    return f"{_read_version_lines(value)} ({real})"
+    # The real path is not run: a compiler cache passes --version on to the compiler of that name
+    return f"{_read_version_lines(value)} ({os.path.realpath(value)})"
 
 
 def hash_program(program: str) -> str:
-    """Return the first 16 digits of the sha256 of the program's file, "" if there is no file."""
+    """Return the first 16 digits of the sha256 of the program's file; "" if there is no file."""
     return files.read_artifact(Path(program)).sha256[:16] if Path(program).is_file() else ""
 
 
 def stamp_program(program: str) -> str:
-    """Return size and modification time of the file, links followed; "gone" without a file."""
+    """Return size and modification time of a program's file; "gone" if there is no file."""
     try:
         status = Path(program).stat()
     except OSError:
@@ -84,11 +83,11 @@ def choose_compilers(
     cc, cxx = requested
     rejection = ""
     for c_name, cxx_name in [(cc or cxx, cxx)] if cxx else _list_compiler_names(limits):
-        inspections = (_inspect_compiler(c_name), _inspect_compiler(cxx_name))
-        if not inspections[0] or not inspections[1]:
+        c, inspection = find_program(c_name), _inspect_compiler(cxx_name)
+        if not c or not inspection:
             continue
-        (c, _), (cplusplus, kind) = inspections[0], inspections[1]
-        compiler = HostCompiler(str(cxx_name), kind, cplusplus.version)
+        cplusplus, kind = inspection
+        compiler = HostCompiler(cxx_name, kind, cplusplus.version)
         if not (reason := explain_compiler_rejection(limits, compiler)):
             used = f"{rejection}: {cxx_name} ({cplusplus.version}) is used" if rejection else ""
             return CompilerPair(c, cplusplus, kind, used)
@@ -97,7 +96,7 @@ def choose_compilers(
 
 
 def find_program(name: str) -> Program | None:
-    """Return a program on PATH (or at a path) with the version that it prints; None without one."""
+    """Return a program (a name or a path) and the version that it prints; None if not found."""
     inspection = _inspect_compiler(name)
     return inspection[0] if inspection else None
 
@@ -108,8 +107,7 @@ def can_link_library(cxx: str, library: str, scratch: Path) -> bool:
     The output of the test is a temporary file in the folder `scratch`.
     """
     product = scratch / f"links-with-{library}"
-    empty = "NUL" if sys.platform == "win32" else "/dev/null"
-    argv = (cxx, "-shared", "-x", "c++", empty, f"-l{library}", "-o", str(product))
+    argv = (cxx, "-shared", "-x", "c++", os.devnull, f"-l{library}", "-o", str(product))
     can_link = shell.try_capture(*argv, what=f"look for {library}") is not None
     product.unlink(missing_ok=True)
     return can_link
@@ -123,12 +121,11 @@ def _list_compiler_names(limits: CompilerLimits) -> Iterator[tuple[str, str]]:
     yield from ((f"clang-{n}", f"clang++-{n}") for n in range(limits.clang_max or 0, 6, -1))
 
 
-def _inspect_compiler(name: str | None) -> tuple[Program, CompilerKind] | None:
+def _inspect_compiler(name: str) -> tuple[Program, CompilerKind] | None:
     """Return a compiler's path, version and kind (from its output: c++ can be any compiler)."""
-    if not (path := shutil.which(name) if name else None):
-        return None
-    text = shell.try_capture(path, "--version", what=f"ask {name} its version")
-    if text is None:
+    path = shutil.which(name)
+    text = shell.try_capture(path, "--version", what=f"ask {name} its version") if path else None
+    if path is None or text is None:
         return None
     version_match = re.search(r"\d+\.\d+(\.\d+)*", re.sub(r"\(.*?\)", "", text))
     names = f"{Path(path).resolve().name} {text.partition(chr(10))[0]}"
@@ -140,19 +137,16 @@ def _build_compiler_error(
     requested: str | None, limits: CompilerLimits, rejection: str
 ) -> MissingToolError:
     if requested:
-        return MissingToolError(
-            rejection or f"there is no compiler {requested}",
-            location="build.env.CXX",
-            hint="set CXX to another compiler, or remove CXX: torchyard then looks for a supported "
-            "compiler",
-        )
+        hint = "set CXX to another compiler; or remove CXX, and torchyard finds a supported one"
+        message = rejection or f"there is no compiler {requested}"
+        return MissingToolError(message, location="build.env.CXX", hint=hint)
     if not rejection:
         hint = format_install_command("compiler")
-        return MissingToolError("there is no C++ compiler here", hint=hint)
-    if not limits.gcc_max:
-        return MissingToolError(rejection, hint=f"install a g++ of {limits.gcc_min} or later")
-    install = format_install_command("newest-gcc", gcc=str(limits.gcc_max))
-    hint = f"{install}  (torchyard then finds this g++), or choose a newer toolkit.version"
+        return MissingToolError("this machine has no C++ compiler", hint=hint)
+    hint = f"install g++ {limits.gcc_min} or later"
+    if limits.gcc_max:
+        install = format_install_command("newest-gcc", gcc=str(limits.gcc_max))
+        hint = f"{install}  (torchyard then finds this g++), or choose a newer toolkit.version"
     return MissingToolError(rejection, hint=hint)
 
 
@@ -160,7 +154,7 @@ _LIBRARY_PACKAGES = ("cudnn", "nccl", "cusparselt", "nvshmem")
 
 
 def assemble_cuda_home(site_packages: PurePath, home: PurePath) -> Path:
-    """Assemble the folder `home` from the packages in `site_packages`; return CUDA_HOME."""
+    """Link the toolkit's packages in `site_packages` into the folder `home`; return CUDA_HOME."""
     toolkit = find_packages_root(site_packages)
     if sys.platform == "win32":
         return toolkit
@@ -177,25 +171,31 @@ def assemble_cuda_home(site_packages: PurePath, home: PurePath) -> Path:
     (tree / "nvvm").symlink_to(toolkit / "nvvm")
     (tree / "lib64").mkdir()
     (tree / "lib").symlink_to("lib64")
-    _link_headers(toolkit, tree / "include")
+    packages = (toolkit, *(toolkit.parent / name for name in _LIBRARY_PACKAGES))
+    headers = [path / "include" for path in packages if (path / "include").is_dir()]
+    if len(headers) == 1:  # as one link: headers that are installed later appear in it
+        (tree / "include").symlink_to(headers[0])
+    else:
+        (tree / "include").mkdir()
+        for header in (header for folder in headers for header in sorted(folder.iterdir())):
+            _link_if_missing(tree / "include" / header.name, str(header))
     link_new_libraries(site_packages, home)
     return tree
 
 
 def find_packages_root(site_packages: PurePath) -> Path:
     """Return the folder nvidia/cuNN that contains nvcc."""
-    for nvcc in sorted(Path(site_packages).glob("nvidia/cu*/bin/nvcc*"), reverse=True):
-        if nvcc.stem == "nvcc" and nvcc.suffix in {"", ".exe"}:
-            return nvcc.parent.parent
-    raise MissingToolError(
-        "the installed CUDA packages contain no nvcc",
-        location=str(site_packages),
-        hint="choose toolkit.version 13.0 or later: older packages contain no nvcc",
-    )
+    programs = Path(site_packages).glob("nvidia/cu*/bin/nvcc*")
+    compilers = [path for path in programs if path.name in {"nvcc", "nvcc.exe"}]
+    if compilers:
+        return max(compilers).parent.parent
+    message = "the installed CUDA packages contain no nvcc"
+    hint = "choose toolkit.version 13.0 or later: older packages contain no nvcc"
+    raise MissingToolError(message, location=str(site_packages), hint=hint)
 
 
 def link_new_libraries(site_packages: PurePath, home: PurePath) -> None:
-    """Link newly installed libraries into `home`: torch brings cuBLAS and others for extensions."""
+    """Link the libraries that were installed later, such as torch's cuBLAS, into `home`."""
     if sys.platform == "win32" or not files.is_owned(home):
         return
     site, lib64 = Path(site_packages), Path(home) / "lib64"
@@ -209,18 +209,3 @@ def link_new_libraries(site_packages: PurePath, home: PurePath) -> None:
 def _link_if_missing(place: Path, to: str) -> None:
     if not place.is_symlink() and not place.exists():
         place.symlink_to(to)
-
-
-def _link_headers(toolkit: Path, include: Path) -> None:
-    """Link the headers of the toolkit and of the CUDA libraries into the folder `include`.
-
-    If one folder has all headers, link that folder: headers installed later appear in `include`.
-    """
-    packages = (toolkit, *(toolkit.parent / name for name in _LIBRARY_PACKAGES))
-    present = [path / "include" for path in packages if (path / "include").is_dir()]
-    if len(present) == 1:
-        include.symlink_to(present[0])
-        return
-    include.mkdir()
-    for header in (header for folder in present for header in sorted(folder.iterdir())):
-        _link_if_missing(include / header.name, str(header))

@@ -30,16 +30,16 @@ class ArchiveMember:
 
 
 def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str:
-    """Return the reason not to unpack a member, "" if unpacking it is safe."""
+    """Return the reason not to unpack a member; "" if unpacking it is safe."""
     if member.kind == "device":
         return "is a device"
-    place = _resolve_inside(member.name)
-    if place is None:
+    path = _resolve_inside(member.name)
+    if path is None:
         return "is outside of the target folder"
-    if any(str(folder) in links for folder in PurePosixPath(place).parents):
+    if any(str(folder) in links for folder in PurePosixPath(path).parents):
         return "has a path through a link"
     if member.kind in ("symlink", "hardlink"):
-        start = PurePosixPath(place).parent if member.kind == "symlink" else _ARCHIVE_TOP
+        start = PurePosixPath(path).parent if member.kind == "symlink" else _ARCHIVE_TOP
         if _resolve_inside(member.link, start, links) is None:
             return f'links to "{member.link}", which is outside of the target folder'
     return ""
@@ -56,10 +56,7 @@ def _resolve_inside(
         # Below a link, ".." is the parent of the link's target
         if "/".join(parts) in links or (part == ".." and not parts):
             return None
-        if part == "..":
-            parts.pop()
-        else:
-            parts.append(part.casefold())
+        parts = parts[:-1] if part == ".." else [*parts, part.casefold()]
     return "/".join(parts)
 
 
@@ -79,6 +76,7 @@ def extract_archive(archive: PurePath, dest: PurePath) -> None:
         raise FileExistsError(target)
     # the end of a tar may look like that of a zip inside of it
     is_zip = zipfile.is_zipfile(source) and not tarfile.is_tarfile(source)
+    unpack = _unpack_zip if is_zip else _unpack_tar
     try:
         members = list(_list_zip_members(source) if is_zip else _list_tar_members(source))
     except _DAMAGE_ERRORS as error:
@@ -94,7 +92,10 @@ def extract_archive(archive: PurePath, dest: PurePath) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
     folder.mkdir()
     try:
-        _unpack_archive(source, folder, is_zip=is_zip)
+        unpack(source, folder)
+    except _DAMAGE_ERRORS as error:
+        raise _build_archive_error(source, f"cannot be unpacked: {error}") from error
+    else:
         entries = list(folder.iterdir())
         top = entries[0] if len(entries) == 1 and entries[0].is_dir() else folder
         files.replace_path(top, target)
@@ -102,11 +103,8 @@ def extract_archive(archive: PurePath, dest: PurePath) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-_TAR_KINDS: dict[bytes, MemberKind] = {
-    tarfile.DIRTYPE: "folder",
-    tarfile.SYMTYPE: "symlink",
-    tarfile.LNKTYPE: "hardlink",
-}
+_TAR_KINDS: dict[bytes, MemberKind]
+_TAR_KINDS = {tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "symlink", tarfile.LNKTYPE: "hardlink"}
 
 
 def _list_tar_members(source: Path) -> Iterator[ArchiveMember]:
@@ -116,29 +114,22 @@ def _list_tar_members(source: Path) -> Iterator[ArchiveMember]:
             yield ArchiveMember(info.name, kind, info.linkname, info.size)
 
 
+_ZIP_KINDS: dict[int, MemberKind] = {0: "file", stat.S_IFREG: "file", stat.S_IFLNK: "symlink"}
+
+
 def _list_zip_members(source: Path) -> Iterator[ArchiveMember]:
     with zipfile.ZipFile(source) as archive:
         for info in archive.infolist():
-            mode = stat.S_IFMT(info.external_attr >> 16)
-            if info.is_dir():
-                yield ArchiveMember(info.filename, "folder")
-            elif mode == stat.S_IFLNK:
-                yield ArchiveMember(info.filename, "symlink", archive.read(info).decode())
-            else:
-                kind: MemberKind = "file" if mode in (0, stat.S_IFREG) else "device"
-                yield ArchiveMember(info.filename, kind, "", info.file_size)
+            kind = _ZIP_KINDS.get(stat.S_IFMT(info.external_attr >> 16), "device")
+            kind = "folder" if info.is_dir() else kind
+            link = archive.read(info).decode() if kind == "symlink" else ""
+            yield ArchiveMember(info.filename, kind, link, info.file_size)
 
 
-def _unpack_archive(source: Path, dest: Path, *, is_zip: bool) -> None:
-    try:
-        if is_zip:
-            _unpack_zip(source, dest)
-        else:
-            with tarfile.open(source) as tar:
-                tar.extraction_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on
-                tar.extractall(dest)  # noqa: S202 - every member was checked
-    except _DAMAGE_ERRORS as error:
-        raise _build_archive_error(source, f"cannot be unpacked: {error}") from error
+def _unpack_tar(source: Path, dest: Path) -> None:
+    with tarfile.open(source) as tar:
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on
+        tar.extractall(dest)  # noqa: S202 - every member was checked
 
 
 def _unpack_zip(source: Path, dest: Path) -> None:
@@ -166,8 +157,6 @@ def _create_link(path: Path, to: str) -> None:
 
 
 def _build_archive_error(source: Path, problem: str) -> BadArtifactError:
-    return BadArtifactError(
-        f"{source.name} {problem}; torchyard unpacked no file of this archive",
-        location=str(source),
-        hint="download the archive again from its release page, and compare its sha256",
-    )
+    message = f"{source.name} {problem}; torchyard unpacked no file of this archive"
+    hint = "download the archive again from its release page, and compare its sha256"
+    return BadArtifactError(message, location=str(source), hint=hint)

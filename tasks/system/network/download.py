@@ -19,7 +19,10 @@ _CONNECTION_ERRORS = (OSError, http.client.HTTPException)
 def download_file(
     source: str, dest: PurePath, sha256: str | None, log: PurePath | None = None
 ) -> Path:
-    """Download a URL or path, unless `dest` has the `sha256`; raise `FetchError` on a mismatch."""
+    """Download a URL or path to `dest`, unless that file exists with the `sha256`.
+
+    Raises `FetchError` if the download fails or has another sha256.
+    """
     target, is_url = Path(dest), "://" in source or source.startswith("file:")
     url = source if is_url else Path(source).absolute().as_uri()
     if urlsplit(url).scheme not in ("https", "http", "file"):
@@ -47,8 +50,8 @@ class _WrongDigestError(FetchError):
         super().__init__(
             f"{url} has the wrong sha256: expected {expected}, found {found}; torchyard removed "
             "the downloaded file",
-            hint="compare the expected digest with that of the release; if they are the same, a "
-            "server on the way changes the file: run the same command again, or set another mirror "
+            hint="compare the expected sha256 with that of the release; if they are the same, a "
+            "proxy or mirror changes the file: run the same command again, or set another mirror "
             "(source.mirrors)",
         )
         self.found = found
@@ -69,7 +72,7 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
     seen_digests = {""}  # digests of wrong files
 
     def explain_retry(error: Exception) -> str:
-        """Return the reason for a retry, "" if a retry cannot help.
+        """Return the reason for a retry; "" if a retry cannot help.
 
         A transfer error can change a byte. The same wrong file twice is the file on the server.
         """
@@ -101,9 +104,14 @@ def _is_permanent(error: Exception) -> bool:
 
 
 def _fetch_part(url: str, part: Path) -> None:
-    offset = part.stat().st_size if part.exists() else 0
-    request = _build_request(url)
-    if offset:
+    parts = urlsplit(url)
+    login, _, host = parts.netloc.rpartition("@")
+    bare_url, headers = parts._replace(netloc=host).geturl(), {"User-Agent": "torchyard"}
+    request = urllib.request.Request(bare_url, headers=headers)  # noqa: S310 - scheme was checked
+    if login:  # in a header, which is not sent to another host
+        credentials = base64.b64encode(unquote(login).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {credentials}")
+    if offset := part.stat().st_size if part.exists() else 0:
         request.add_header("Range", f"bytes={offset}-")
     try:
         with urllib.request.build_opener().open(request, timeout=_READ_TIMEOUT) as response:
@@ -120,18 +128,6 @@ def _fetch_part(url: str, part: Path) -> None:
         if error.code == 416:  # the part is longer than the file on the server: start again
             part.unlink(missing_ok=True)
         raise
-
-
-def _build_request(url: str) -> urllib.request.Request:
-    """Return a request with the URL's login in a header, which is not sent to another host."""
-    parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
-    bare_url, headers = parts._replace(netloc=host).geturl(), {"User-Agent": "torchyard"}
-    request = urllib.request.Request(bare_url, headers=headers)  # noqa: S310 - scheme was checked
-    if login:
-        credentials = base64.b64encode(unquote(login).encode()).decode()
-        request.add_unredirected_header("Authorization", f"Basic {credentials}")
-    return request
 
 
 def _append_to_log(log: PurePath | None, text: str) -> None:

@@ -52,19 +52,15 @@ class _Logins(dict[str, tuple[str, str]]):
 
     def add_login(self, host: str, user: str, password: str) -> bool:
         """Add a login; return False if netrc cannot express it or the host has another login."""
-        fits = (
-            _NETRC_HOST.fullmatch(host)
-            and _NETRC_WORD.fullmatch(user)
-            and _NETRC_WORD.fullmatch(password)
-        )
-        return bool(fits) and self.setdefault(host.lower(), (user, password)) == (user, password)
+        login = (user, password)
+        fits = bool(_NETRC_HOST.fullmatch(host)) and all(map(_NETRC_WORD.fullmatch, login))
+        return fits and self.setdefault(host.lower(), login) == login
 
     def strip_logins(self, text: str, *, for_uv: bool) -> str:
         """Collect the logins in the URLs of `text`; return `text` without the logins.
 
         Keep the user name for uv, whose first request is anonymous without one. Remove the user
-        name for pip: older versions find no login for a URL with a user name. Keep a user name
-        without a password: it is a token.
+        name for pip: older versions find no login for a URL with a user name.
         """
 
         def strip_url(url: re.Match[str]) -> str:
@@ -75,15 +71,8 @@ class _Logins(dict[str, tuple[str, str]]):
 
         return _LOGIN_URL.sub(strip_url, text)
 
-    def format_netrc_lines(self) -> str:
-        """Return lines to append to the user's netrc, where the last login of a host is used."""
-        return "".join(
-            f"machine {host} login {user} password {password}\n"
-            for host, (user, password) in self.items()
-        )
-
     def is_stripped(self, text: str) -> bool:
-        """Return True if `text` contains no secret; user names of the stored logins are allowed."""
+        """Return True if `text` has no secret. The user name of a collected login is no secret."""
 
         def remove_user_name(url: re.Match[str]) -> str:
             user, _ = self.get(url["host"].lower(), ("", ""))
@@ -103,21 +92,26 @@ def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Prep
     """
     logins = _Logins()
     words, secret_variables = _move_secrets(argv, env, logins)
-    variables = {**_read_pip_file_indexes(env), **env, **secret_variables}
-    variables |= {
-        name: logins.strip_logins(variables[name], for_uv=name.startswith("UV_"))
-        for name in _INDEX_VARIABLES
-        if name in variables
-    }
+    # Variables override pip's files: only an index whose URL contains a login has to be moved
+    read = package_indexes.read_pip_file_setting
+    indexes = {name: read(key) for name, key in _PIP_FILE_INDEXES.items() if name not in env}
+    with_login = (item for item in indexes.items() if _LOGIN_URL.search(item[1]))
+    pip_indexes = {name: " ".join(value.split()) for name, value in with_login}
+    variables = {**pip_indexes, **env, **secret_variables}
+    for name in (name for name in _INDEX_VARIABLES if name in variables):
+        for_uv = name.startswith("UV_")
+        variables[name] = logins.strip_logins(variables[name], for_uv=for_uv)
     for name in _find_uv_passwords(variables, logins):
         del variables[name]
     if not logins:
         yield words, variables
         return
+    lines = "".join(f"machine {host} login {u} password {p}\n" for host, (u, p) in logins.items())
     with tempfile.TemporaryDirectory(prefix="torchyard-") as folder:  # of mode 700
         file = Path(folder, "netrc")
         file.touch(mode=0o600)
-        file.write_text(_read_user_netrc(env) + logins.format_netrc_lines(), encoding="utf-8")
+        # The last login of a host in the file is used
+        file.write_text(_read_user_netrc(env) + lines, encoding="utf-8")
         yield words, {**variables, "NETRC": str(file)}
 
 
@@ -136,33 +130,20 @@ def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) 
     return tuple(words), variables
 
 
-def _read_pip_file_indexes(env: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that override those indexes in pip's files whose URLs contain a login."""
-    names = [name for name in _PIP_FILE_INDEXES if name not in env]
-    settings = {
-        name: package_indexes.read_pip_file_setting(_PIP_FILE_INDEXES[name]) for name in names
-    }
-    return {
-        name: " ".join(value.split())
-        for name, value in settings.items()
-        if _LOGIN_URL.search(value)
-    }
-
-
 def _find_uv_passwords(env: Mapping[str, str], logins: _Logins) -> list[str]:
-    """Add the logins in UV_INDEX_*_PASSWORD to `logins`; return the variables that were added."""
+    """Add the logins in UV_INDEX_NAME_PASSWORD to `logins`; return the names of the variables."""
     index_lists = [env.get(name, "").split() for name in ("UV_INDEX", "UV_DEFAULT_INDEX")]
     pairs = (entry.partition("=") for words in index_lists for entry in words)
     urls = {**package_indexes.read_uv_indexes(), **{name: url for name, _, url in pairs}}
     matches = {name: _URL_HOST.match(url) for name, url in urls.items()}
     hosts = {re.sub(r"\W", "_", name).upper(): at["host"] for name, at in matches.items() if at}
-    password_variables = []
-    for variable in env:
-        name = match[1] if (match := _UV_PASSWORD_VARIABLE.fullmatch(variable)) else ""
-        user, host = env.get(f"UV_INDEX_{name}_USERNAME", ""), hosts.get(name, "")
-        if name and logins.add_login(host, user, env[variable]):
-            password_variables.append(variable)
-    return password_variables
+    passwords = {match[1]: match[0] for match in map(_UV_PASSWORD_VARIABLE.fullmatch, env) if match}
+
+    def add_login(name: str) -> bool:
+        user = env.get(f"UV_INDEX_{name}_USERNAME", "")
+        return logins.add_login(hosts.get(name, ""), user, env[passwords[name]])
+
+    return [variable for name, variable in passwords.items() if add_login(name)]
 
 
 def _read_user_netrc(env: Mapping[str, str]) -> str:
@@ -182,8 +163,7 @@ _CERTIFICATE_HINT = (
 )
 _NO_ANSWER_HINT = (
     "the package index did not answer: check the network, proxy and index settings "
-    "(UV_INDEX_URL, PIP_INDEX_URL, torch.index), then run the same command again; "
-    f"{OFFLINE_HINT}"
+    f"(UV_INDEX_URL, PIP_INDEX_URL, torch.index), then run the same command again; {OFFLINE_HINT}"
 )
 _CONNECTION_HINT = (
     "run the same command again to continue: complete files are not fetched again; on a slow "
@@ -248,7 +228,7 @@ def explain_client_failure(
     """Return the specific error for a uv or pip failure (such as a wrong digest), else `error`."""
     text, where = _read_failure_text(error), error.location
     if mismatch := _HASH_MISMATCH.search(text):
-        return _build_hash_error(mismatch, where, locked="--require-hashes" in text)
+        return _build_hash_error(mismatch, where, is_locked="--require-hashes" in text)
     if conflict := find_conflict(text.splitlines()):
         message = f"{error.exit_description}: {conflict}" if error.exit_description else conflict
         return FetchError(message, location=where, hint=_CONFLICT_HINT)
@@ -264,7 +244,7 @@ def explain_client_failure(
 
 
 def find_retry_reason(error: Exception) -> str:
-    """Return the reason for a retry after a failure of uv or pip, "" if a retry cannot help."""
+    """Return the reason for a retry after a failure of uv or pip; "" if a retry cannot help."""
     failed = error.__cause__ if isinstance(error.__cause__, CommandFailedError) else error
     if not isinstance(failed, CommandFailedError) or network_access.is_offline():
         return ""
@@ -282,20 +262,19 @@ def _read_failure_text(error: CommandFailedError) -> str:
 
 
 def _build_hash_error(
-    mismatch: re.Match[str], where: str, *, locked: bool
+    mismatch: re.Match[str], where: str, *, is_locked: bool
 ) -> BadArtifactError | FetchError:
     expected = " or ".join(dict.fromkeys(re.findall(r"[0-9a-f]{64}", mismatch["expected"])))
     name, found = mismatch["uv"] or mismatch["pip"], mismatch["found"]
-    if not locked:
+    if not is_locked:
         subject = "a downloaded file" if name == "unknown package" else name
         message = f"{subject} has sha256 {found}, but its index lists {expected}"
         return FetchError(message, location=where, hint=_DAMAGED_HINT)
-    return BadArtifactError(
-        f"the index provides {name} with sha256 {found}, but torchyard.lock requires {expected}",
-        location=where,
-        hint="find out who changed the file; to accept the changed file, run: "
-        "TORCHYARD__LOCK=false doit build, then doit lock",
-    )
+    provided = f"the index provides {name} with sha256 {found}"
+    message = f"{provided}, but torchyard.lock requires {expected}"
+    accept = "TORCHYARD__LOCK=false doit build, then doit lock"
+    hint = f"find out who changed the file; to accept the changed file, run: {accept}"
+    return BadArtifactError(message, location=where, hint=hint)
 
 
 # Seconds without a byte, and the number of retries for a connection or an incomplete file.
@@ -309,8 +288,7 @@ CLIENT_DEFAULTS = {
     "RUST_LOG": "uv_client::retry=debug",  # without this, uv does not report retries
 }
 _ALTERNATIVE_NAMES = {"UV_HTTP_TIMEOUT": "UV_REQUEST_TIMEOUT", "PIP_DEFAULT_TIMEOUT": "PIP_TIMEOUT"}
-# The keys of these variables in pip's files, over which the variables have precedence; uv only has
-# variables
+# The keys in pip's files that a variable overrides; uv's files have no such keys
 _PIP_FILE_KEYS = {
     "PIP_DEFAULT_TIMEOUT": ("timeout", "default-timeout"),
     "PIP_RETRIES": ("retries",),
@@ -332,10 +310,10 @@ def run_index_client(
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run uv or pip in `env` (default: the host's); after a failure, retry once if useful."""
-    host = shell.build_installer_env()
-    client_env = add_client_defaults(host if env is None else env, find_pip_file_defaults())
-    retry_reasons: list[str] = []
+    """Run uv or pip; after a failure that a retry may solve, run it once more."""
+    env = shell.build_installer_env() if env is None else env
+    client_env = add_client_defaults(env, find_pip_file_defaults())
+    is_retry = False
 
     def report_line(line: str) -> None:
         if message := format_retry_message(line, what):
@@ -343,40 +321,34 @@ def run_index_client(
         on_line(line)
 
     def run_once() -> None:
+        nonlocal is_retry
         # pip's cache may contain the file with the wrong digest
-        cache_options = {"PIP_NO_CACHE_DIR": "1"} if retry_reasons else {}
+        cache_options = {"PIP_NO_CACHE_DIR": "1"} if is_retry else {}
         try:
             with hide_passwords(argv, {**client_env, **cache_options}) as (words, variables):
                 shell.run_command(Command(words, variables, what, log=log), report_line)
         except CommandFailedError as error:
+            is_retry = True
             raise explain_client_failure(error) from error
 
-    def record_retry_reason(error: Exception) -> str:
-        retry_reasons.append(find_retry_reason(error))
-        return retry_reasons[-1]
-
-    pauses = network_access.RETRY_PAUSES[:1]
-    network_access.retry_action(what, run_once, record_retry_reason, pauses)
+    network_access.retry_action(what, run_once, find_retry_reason, network_access.RETRY_PAUSES[:1])
 
 
 def find_pip_file_defaults() -> frozenset[str]:
-    """Return the variables of `CLIENT_DEFAULTS` whose setting the user has in pip's files."""
+    """Return the variables of `CLIENT_DEFAULTS` that would override the user's pip files."""
     read = package_indexes.read_pip_file_setting
     return frozenset(name for name, keys in _PIP_FILE_KEYS.items() if read(*keys))
 
 
 def add_client_defaults(env: Mapping[str, str], configured: Collection[str] = ()) -> dict[str, str]:
     """Return `env` with `CLIENT_DEFAULTS` added, except those that are set or `configured`."""
-    defaults = {
-        name: value
-        for name, value in CLIENT_DEFAULTS.items()
-        if name not in configured and _ALTERNATIVE_NAMES.get(name, name) not in env
-    }
-    return {**defaults, **env}
+    names = (name for name in CLIENT_DEFAULTS if name not in configured)
+    unset = (name for name in names if _ALTERNATIVE_NAMES.get(name, name) not in env)
+    return {**{name: CLIENT_DEFAULTS[name] for name in unset}, **env}
 
 
 def format_retry_message(line: str, what: str) -> str:
-    """Return a message for a retry that uv or pip printed; "" for other lines."""
+    """Return the message for a line in which uv or pip reports a retry; "" for other lines."""
     problem = "the connection broke or stalled"
     if match := _UV_RETRY.search(line):
         name = PurePosixPath(unquote(urlsplit(match["url"]).path)).name

@@ -34,16 +34,15 @@ def retry_action(
             if not (reason := find_reason(error)):
                 raise
         seconds = pause * (1 + random.random() / 2)  # noqa: S311 - no secret
-        print_line(
-            f"{subject}: {reason}; trying again in {seconds:.0f} s ({number} of {len(pauses) + 1})"
-        )
+        attempt = f"{number} of {len(pauses) + 1}"
+        print_line(f"{subject}: {reason}; trying again in {seconds:.0f} s ({attempt})")
         time.sleep(seconds)
     return action()
 
 
 _OFFLINE_FLAG = "_TORCHYARD_OFFLINE"
 # Variables in which the user may have set other indexes
-_INDEX_PLACE_VARIABLES = (
+_USER_INDEX_VARIABLES = (
     *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL"),
     *("UV_EXTRA_INDEX_URL", "UV_TORCH_BACKEND", "UV_NO_CONFIG"),
 )
@@ -51,22 +50,15 @@ _INDEX_PLACE_VARIABLES = (
 
 def start_offline_mode(wheels: Path) -> None:
     """Restrict uv and pip to the folder `wheels`, and git to local repositories, from now on."""
-    for name in _INDEX_PLACE_VARIABLES:
+    for name in _USER_INDEX_VARIABLES:
         os.environ.pop(name, None)
     where = wheels.absolute().as_uri()
     # uv has no variable for no-index, and offline uv would take other versions from its cache
     config = wheels.with_name(f"{wheels.name}-uv.toml").absolute()
     files.write_atomic(config, "no-index = true\n")
-    os.environ |= {
-        _OFFLINE_FLAG: str(wheels),
-        "PIP_NO_INDEX": "1",
-        "PIP_FIND_LINKS": where,
-        "PIP_CONFIG_FILE": os.devnull,
-        "UV_FIND_LINKS": where,
-        "UV_OFFLINE": "1",
-        "UV_CONFIG_FILE": str(config),
-        "GIT_ALLOW_PROTOCOL": "file",
-    }
+    os.environ |= {_OFFLINE_FLAG: str(wheels), "GIT_ALLOW_PROTOCOL": "file"}
+    os.environ |= {"UV_OFFLINE": "1", "UV_FIND_LINKS": where, "UV_CONFIG_FILE": str(config)}
+    os.environ |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": where, "PIP_CONFIG_FILE": os.devnull}
 
 
 def is_offline() -> bool:

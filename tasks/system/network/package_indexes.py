@@ -39,13 +39,12 @@ def read_uv_indexes() -> dict[str, str]:
     """Return name → URL of the indexes in uv's files; for a repeated name, the first URL."""
     settings = map(_read_uv_settings, list_uv_files())
     tables = [table for document in settings for table in _list_index_tables(document)]
-    return {
-        str(table["name"]): str(table.get("url")) for table in reversed(tables) if "name" in table
-    }
+    named = (table for table in reversed(tables) if "name" in table)
+    return {str(table["name"]): str(table.get("url")) for table in named}
 
 
 def read_pip_file_setting(*keys: str) -> str:
-    """Return the value of the first of these keys in pip's files, "" if not set."""
+    """Return the value of the first of these keys in pip's files; "" if not set."""
     contents = [*map(_read_pip_file, list_pip_files())]
     places = itertools.product(("install", "download", "global"), contents, keys)
     values = (settings.get(f"{section}.{key}") for section, settings, key in places)
@@ -73,10 +72,9 @@ def _read_pip_file(path: Path) -> dict[str, str]:
 def _read_uv_default_index(path: Path) -> str:
     """Return the URL of the default [[index]], else `index-url` of [pip], else `index-url`."""
     settings = _read_uv_settings(path)
-    tables = _list_index_tables(settings)
-    default = [table.get("url") for table in tables if table.get("default") is True]
+    tables = (table for table in _list_index_tables(settings) if table.get("default") is True)
     pip_index = _select_table(settings, "pip").get("index-url")
-    candidates = (*default, pip_index, settings.get("index-url"))
+    candidates = (*(table.get("url") for table in tables), pip_index, settings.get("index-url"))
     return next((url for url in candidates if url and isinstance(url, str)), "")
 
 
@@ -129,16 +127,14 @@ def list_uv_files() -> Iterator[Path]:
     folders = (Path.cwd(), *Path.cwd().parents)
     names = ("uv.toml", "pyproject.toml")
     project_files = (folder / name for folder in folders for name in names)
-    yield from itertools.islice(filter(_is_uv_file, project_files), 1)
+    found = (path for path in project_files if path.is_file())
+    with_settings = (path for path in found if path.name == "uv.toml" or _read_uv_settings(path))
+    yield from itertools.islice(with_settings, 1)
     if roaming := os.environ.get("APPDATA"):
         yield Path(roaming) / "uv" / "uv.toml"
     yield _find_home_folders()[1] / "uv" / "uv.toml"
     shared = (folder / "uv" / "uv.toml" for folder in (*_list_shared_folders(), _SYSTEM_CONFIG))
     yield from itertools.islice(filter(Path.is_file, shared), 1)
-
-
-def _is_uv_file(path: Path) -> bool:
-    return path.is_file() and (path.name == "uv.toml" or bool(_read_uv_settings(path)))
 
 
 def _list_shared_folders() -> Iterator[Path]:
@@ -160,15 +156,15 @@ _MIRRORS_VARIABLE = "_TORCHYARD_MIRRORS"
 def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
     """Let uv and pip use these mirrors from now on; keep a default index that the user has set."""
     os.environ[_MIRRORS_VARIABLE] = json.dumps(dict(mirrors))
-    place = apply_index_mirror(DEFAULT_INDEX, mirrors)
-    if place != DEFAULT_INDEX and not find_uv_index():
-        os.environ["UV_DEFAULT_INDEX"] = place
-    if place != DEFAULT_INDEX and not find_pip_index():
-        os.environ["PIP_INDEX_URL"] = place
+    index = apply_index_mirror(DEFAULT_INDEX, mirrors)
+    if index != DEFAULT_INDEX and not find_uv_index():
+        os.environ["UV_DEFAULT_INDEX"] = index
+    if index != DEFAULT_INDEX and not find_pip_index():
+        os.environ["PIP_INDEX_URL"] = index
 
 
 def build_extra_index_options(index: str) -> tuple[str, ...]:
-    """Return the options that add an index (a URL or a folder of wheels); none for ""."""
+    """Return the options that add an index (a URL or a folder of wheels); () for ""."""
     if not index or network_access.is_offline():
         return ()
     place = apply_index_mirror(index, json.loads(os.environ.get(_MIRRORS_VARIABLE, "{}")))
@@ -176,10 +172,8 @@ def build_extra_index_options(index: str) -> tuple[str, ...]:
 
 
 def build_only_index_options(index: str) -> tuple[str, ...]:
-    """Return the options that use only this index; none for "", the default index."""
-    match build_extra_index_options(index):
-        case ("--find-links", place):
-            return ("--no-index", "--find-links", place)
-        case (_, place):
-            return ("--index-url", place)
-    return ()
+    """Return the options that use only this index; () for "", the default index."""
+    options = build_extra_index_options(index)
+    if "--find-links" in options:
+        return ("--no-index", *options)
+    return ("--index-url", options[1]) if options else ()

@@ -179,7 +179,7 @@ def test_install_disk_space_error_names_the_environment_as_configured(
     with pytest.raises(NoSpaceError) as error:
         run._unpack_packages(one)
     assert str(error.value).startswith("install.into: ~/env/python: unpacking the packages ")
-    assert f"for {tmp_path / 'env'} needs 1.1 GiB and the disk has 1 MiB left" in str(error.value)
+    assert f"for {tmp_path / 'env'} needs 1.1 GiB, but only 1 MiB of disk space are left" in str(error.value)
     assert "replaced" not in str(error.value)
     monkeypatch.setattr(run, "is_same_disk", lambda *_: False)
     with pytest.raises(NoSpaceError) as error:
@@ -192,8 +192,8 @@ def test_disk_space_error_shows_required_and_available_space(tmp_path: Path) -> 
     with pytest.raises(NoSpaceError) as error:
         files.require_disk_space(tmp_path / "not" / "yet", 10**12, "torch")
     message = str(error.value)
-    assert "torch needs 976,562,500 GiB and the disk has " in message
-    assert message.endswith("→ free some room, or put the checkout on a larger disk")
+    assert "torch needs 976,562,500 GiB, but only " in message
+    assert message.endswith("→ free some disk space, or put the checkout on a larger disk")
 
 
 def test_every_stage_requires_the_same_minimum_disk_space(

@@ -94,8 +94,8 @@ def test_user_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotOwnedError) as error:
         create_owned_folder(tmp_path)
     assert str(error.value) == (
-        f"{tmp_path}: this folder is not empty and torchyard did not make it\n"
-        "  → move the folder away, or choose another path in the settings"
+        f"{tmp_path}: this folder is not empty, and torchyard did not create it\n"
+        "  → move the folder away, or set another path in the settings"
     )
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -110,7 +110,7 @@ def test_cache_tag_of_other_tool_does_not_mark_managed_folder(tmp_path: Path) ->
 def test_file_in_place_of_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "build").write_text("", encoding="utf-8")
     for folder in (tmp_path / "build", tmp_path / "build" / "p"):
-        with pytest.raises(NotOwnedError, match="a file is in the way"):
+        with pytest.raises(NotOwnedError, match="a file exists where torchyard needs this folder"):
             create_owned_folder(folder)
 
 
@@ -120,7 +120,9 @@ def test_unmanaged_folder_is_not_removed(tmp_path: Path) -> None:
     for path in (theirs, tmp_path):
         with pytest.raises(NotOwnedError) as error:
             remove_owned(path)
-        assert str(error.value) == f"{path}: torchyard did not make this and will not remove it"
+        assert (
+            str(error.value) == f"{path}: torchyard did not create this, so it will not remove it"
+        )
     assert theirs.is_dir()
 
 

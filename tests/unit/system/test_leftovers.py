@@ -59,7 +59,7 @@ def test_sccache_server_is_left_running(
 def test_child_that_ignores_sigterm_is_killed(
     start: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_group, "_TERMINATE_TIMEOUT", 0.2)
+    monkeypatch.setattr(process_group, "GRACE_SECONDS", 0.2)
     child = start(f"2-aa{OURS}", DEAF)
     assert process_group.end_leftover_processes(f"2-aa{OURS}")[0]
     assert child.poll() is not None

@@ -108,7 +108,7 @@ def test_missing_compiler_is_error_only_if_something_compiles(
     monkeypatch.setenv("PATH", str(tmp_path))
     fields: dict[str, Any] = dict.fromkeys(DepsJob.__dataclass_fields__)
     given = {"limits": CompilerLimits(), "git_needed": "to stop here", "compiles": compiles}
-    stops = "there is no C.. compiler" if compiles else "git is required to stop here"
+    stops = "this machine has no C.. compiler" if compiles else "git is required to stop here"
     with pytest.raises(MissingToolError, match=stops):
         run.run(DepsJob(**{**fields, **given}))
 

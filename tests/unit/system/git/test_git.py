@@ -323,12 +323,14 @@ def test_listening_host_is_reachable_and_probed_once(monkeypatch: pytest.MonkeyP
 def test_host_and_port_follow_url_scheme(
     url: str, expected: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clones, "_find_proxy", lambda _scheme, _host: "")
+    monkeypatch.setattr("urllib.request.getproxies", dict)
     assert clones.resolve_host_port(url) == expected
 
 
 def test_address_is_that_of_configured_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clones, "_find_proxy", lambda _scheme, _host: "http://proxy.invalid:3128")
+    proxies = {"https": "http://proxy.invalid:3128"}
+    monkeypatch.setattr("urllib.request.getproxies", lambda: proxies)
+    monkeypatch.setattr("urllib.request.proxy_bypass", lambda _host: False)
     assert clones.resolve_host_port("https://example.invalid/a") == ("proxy.invalid", 3128)
 
 

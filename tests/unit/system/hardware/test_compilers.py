@@ -78,7 +78,7 @@ def test_user_choice_of_compiler_is_final(programs: Path) -> None:
 
 def test_missing_compiler_error_names_install_command(programs: Path, on_system: OnSystem) -> None:
     on_system("debian")
-    with pytest.raises(MissingToolError, match="there is no C") as caught:
+    with pytest.raises(MissingToolError, match="this machine has no C") as caught:
         toolchain.choose_compilers((None, None), CompilerLimits())
     assert caught.value.hint == "sudo apt install build-essential"
 

@@ -111,10 +111,10 @@ def test_unsupported_toolsets_error_names_toolset_to_install(windows: Windows) -
 def test_missing_visual_studio_error_names_install_command(
     windows: Windows, text: str, code: int
 ) -> None:
-    with pytest.raises(MissingToolError, match="there is no C"):
+    with pytest.raises(MissingToolError, match="this machine has no C"):
         msvc_toolsets.choose_toolset(CUDA_129)  # no vswhere either
     windows.write(text, code)
-    with pytest.raises(MissingToolError, match="there is no C") as caught:
+    with pytest.raises(MissingToolError, match="this machine has no C") as caught:
         msvc_toolsets.choose_toolset(CUDA_129)
     assert "winget install Microsoft.VisualStudio.2022.BuildTools" in caught.value.hint
 
