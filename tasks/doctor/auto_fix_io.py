@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.core.errors import MissingCodeError, TorchyardError
 from tasks.core.model import Stage
-from tasks.doctor import explain_failure_io, host_hints_io
+from tasks.doctor import explain_failure_io
 from tasks.jobs.out_of_memory import KilledAttempt, decide_retry
 from tasks.runlog.memory_monitor_io import MEMORY_MONITOR
 from tasks.system import git
@@ -84,7 +84,7 @@ def _explain_safely(
     """
     try:
         if isinstance(error, MissingCodeError):
-            error.hint = host_hints_io.suggest_other_torch(profile)
+            error.hint = explain_failure_io.suggest_other_torch(profile)
         return explain_failure_io.explain_error(stage, error, profile, memory)
     except (TorchyardError, OSError):
         return None

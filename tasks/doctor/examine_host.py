@@ -15,14 +15,20 @@ from tasks.doctor.compatibility_checks import (
 )
 from tasks.doctor.folder_checks import (
     check_folders,
+    check_leftovers,
     check_merge_conflicts,
     check_submodules,
     check_write_access,
 )
 from tasks.doctor.host_facts import ProbeRequest, RequiredUrl
-from tasks.doctor.machine_checks import check_machine, check_python
+from tasks.doctor.machine_checks import (
+    check_build_tools,
+    check_compilers,
+    check_machine,
+    check_python,
+    find_deps_job,
+)
 from tasks.doctor.network_checks import INDEX, TREE, check_network, check_workers
-from tasks.doctor.tool_checks import check_build_tools, check_compilers, find_deps_job
 from tasks.knowledge.mirrors import apply_index_mirror, apply_mirror
 from tasks.knowledge.resource_estimates import ALL_PLACES
 from tasks.settings import compile_workers
@@ -111,7 +117,7 @@ def _list_required_urls(profile: Profile) -> Iterator[RequiredUrl]:
     for stage in profile.plan.find_stages("extensions"):
         if stage.job.kind == "git":
             url = apply_mirror(stage.job.location, stage.job.mirrors)
-            yield RequiredUrl(stage.job.name, url, stage.job.optional)
+            yield RequiredUrl(stage.job.name, url, optional=stage.job.optional)
 
 
 def _resolve_index_url(url: str, mirrors: Mapping[str, str]) -> RequiredUrl:
@@ -130,6 +136,7 @@ _CHECKS = (
     check_merge_conflicts,
     check_known_bad,
     check_folders,
+    check_leftovers,
     check_network,
     check_workers,
     check_write_access,

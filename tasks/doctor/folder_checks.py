@@ -31,7 +31,7 @@ from tasks.knowledge.resource_estimates import (
 if TYPE_CHECKING:
     from pathlib import PurePath
 
-    from tasks.doctor.host_facts import Disk, HostFacts, Leftover, MissingSubmodules
+    from tasks.doctor.host_facts import Disk, HostFacts, MissingSubmodules
     from tasks.knowledge import Knowledge
     from tasks.knowledge.resource_estimates import DiskUsage, Range
     from tasks.lock.opened_profile_io import Profile
@@ -73,7 +73,7 @@ _WSL_FILESYSTEMS = {"9p", "drvfs"}  # filesystem types of Windows disks in WSL
 
 
 def check_folders(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Yield the results of the checks disk, filesystem, paths, long-paths and leftovers."""
+    """Yield the results of the checks disk, filesystem, paths and long-paths."""
     if s.disks is None:
         yield from (report_unchecked(check) for check in ("disk", "filesystem"))
     else:
@@ -85,11 +85,6 @@ def check_folders(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
     yield from _check_paths(s, profile)
     if s.host.system == "windows":
         yield _check_long_paths(s, profile)
-    if s.leftovers is None:
-        yield report_unchecked("leftovers")
-    elif not s.leftovers:
-        yield report_ok("leftovers", "no other build runs, and no killed build left anything")
-    yield from map(_report_leftover, s.leftovers or ())
 
 
 def _check_disk(s: HostFacts, disk: Disk, disk_usage: DiskUsage) -> CheckResult:
@@ -102,7 +97,13 @@ def _check_disk(s: HostFacts, disk: Disk, disk_usage: DiskUsage) -> CheckResult:
     elif s.begun and place != "install.into":
         minimum, maximum = min(minimum, STARTED_BUILD_MIB[0]), min(maximum, STARTED_BUILD_MIB[1])
     message = f"{format_size(disk.free_mib)} free for {_describe_disk(disk)} ({disk.path})"
-    hint = _suggest_more_space(place, windows=s.host.system == "windows")
+    temporary = "TEMP" if s.host.system == "windows" else "TMPDIR"
+    alternatives = {
+        "temporary files": f"set {temporary} to a folder on a larger disk",
+        "install.into": "set install.into to an environment on a larger disk",
+        "caches": "set UV_CACHE_DIR to a folder on a larger disk",
+    }
+    hint = f"free disk space, or {alternatives.get(place, 'move the checkout to a larger disk')}"
     if place not in _MAYBE_PRESENT and disk.free_mib < minimum:
         message += f"; it needs at least {format_size(minimum)}"
         return report_problem("disk", message, hint, disk.main_place)
@@ -111,16 +112,6 @@ def _check_disk(s: HostFacts, disk: Disk, disk_usage: DiskUsage) -> CheckResult:
         return report_warning("disk", message, hint, disk.main_place)
     message += f"; it needs {format_size_range(minimum, maximum)}" if minimum else ""
     return report_ok("disk", message, disk.main_place)
-
-
-def _suggest_more_space(place: str, *, windows: bool) -> str:
-    temporary = f"set {'TEMP' if windows else 'TMPDIR'} to a folder on a larger disk"
-    alternatives = {
-        "temporary files": temporary,
-        "install.into": "set install.into to an environment on a larger disk",
-        "caches": "set UV_CACHE_DIR to a folder on a larger disk",
-    }
-    return f"free disk space, or {alternatives.get(place, 'move the checkout to a larger disk')}"
 
 
 def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> CheckResult:
@@ -188,18 +179,29 @@ def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
     return report_warning("long-paths", message, hint)
 
 
-def _report_leftover(leftover: Leftover) -> CheckResult:
-    if leftover.kind == "foreign":
-        hint = "move it away: torchyard writes only into folders that it created"
-        message = f"torchyard did not create {leftover.where}"
-        return report_problem("leftovers", message, hint)
-    if leftover.kind == "running":
-        message = f"another run uses {leftover.where}"
-        return report_warning("leftovers", message, "wait until this run ends, or stop it")
-    message = f"a run was killed in {leftover.where}"
-    message += f"; still running: {', '.join(leftover.processes)}" if leftover.processes else ""
-    hint = format_command("doit build", "continue; the next run stops what still runs:")
-    return report_warning("leftovers", message, hint)
+def check_leftovers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
+    """Check leftovers: whether another run, or files of another origin, affect the build."""
+    del profile, knowledge
+    if s.leftovers is None:
+        yield report_unchecked("leftovers")
+    elif not s.leftovers:
+        yield report_ok("leftovers", "no other build runs, and no killed build left files behind")
+    for leftover in s.leftovers or ():
+        match leftover.kind:
+            case "foreign":
+                message = f"torchyard did not create {leftover.where}"
+                hint = "move it away: torchyard writes only into folders that it created"
+                yield report_problem("leftovers", message, hint)
+            case "running":
+                message = f"another run uses {leftover.where}"
+                hint = "wait until this run ends, or stop it"
+                yield report_warning("leftovers", message, hint)
+            case "killed":
+                running = ", ".join(leftover.processes)
+                message = f"a run was killed in {leftover.where}"
+                message += f"; still running: {running}" if running else ""
+                hint = format_command("doit build", "continue; the next run stops what still runs:")
+                yield report_warning("leftovers", message, hint)
 
 
 def check_write_access(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:

@@ -4,6 +4,7 @@ Probes create the facts and checks read them, so that tests can describe any hos
 inspected", an empty value means "inspected, but not found". Sizes are in MiB.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
@@ -74,17 +75,6 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Connectivity:
-    """A URL without secrets, and whether its host answers; `instead_of` is the mirrored URL."""
-
-    subject: str
-    url: str
-    answers: bool
-    optional: bool = False
-    instead_of: str = ""
-
-
-@dataclass(frozen=True)
 class UnsafePath:
     """A place where other users can put programs that a build runs.
 
@@ -116,14 +106,6 @@ class ShadowingTorch:
     how: Literal["PYTHONPATH", "conda", "user site", "checkout"]
     path: str
     version: str = ""
-
-
-@dataclass(frozen=True)
-class Proxy:
-    """A proxy variable, and the host and port of the proxy ("" if the variable has no host)."""
-
-    variable: str
-    address: str
 
 
 @dataclass(frozen=True)
@@ -167,10 +149,15 @@ class UnmergedCheckout:
 
 @dataclass(frozen=True)
 class RequiredUrl:
-    """A URL that a build needs. The user's uv or pip settings replace a `usual` (default) index."""
+    """A URL that a build needs, without secrets once a probe found out whether its host `answers`.
+
+    The index in the user's uv or pip settings replaces a `usual` (default) index. `instead_of` is
+    the URL that a mirror replaced, or an empty string.
+    """
 
     subject: str
     url: str
+    answers: bool = False
     optional: bool = False
     usual: bool = False
     instead_of: str = ""
@@ -218,7 +205,8 @@ class HostFacts:
     `glibc` is "" on systems without glibc (musl, Windows). `cmake` and `ninja` are found in the
     build environment, else on PATH, and `setuptools` only in the build environment. `without_cuda`
     are the extensions whose sources have no CUDA files. `hands_on` is the program that sends
-    compilations to the `workers`. `environ` are the names and values of environment variables.
+    compilations to the `workers`. `environ` has environment variables. `proxies` has the host and
+    port of each proxy variable, an empty string if the variable has no host.
     """
 
     host: Host
@@ -230,7 +218,6 @@ class HostFacts:
     python_bits: int | None = None
     uv: Tool | None = None
     git: Tool | None = None
-    cc: Tool | None = None
     cxx: Tool | None = None
     visual_studio: tuple[VisualStudio, ...] | None = None
     windows_sdk: tuple[str, ...] | None = None
@@ -248,12 +235,12 @@ class HostFacts:
     memory: Memory | None = None
     long_paths: bool | None = None
     encoding: str | None = None
-    proxies: tuple[Proxy, ...] | None = None
-    reach: tuple[Connectivity, ...] | None = None
+    proxies: Mapping[str, str] | None = None
+    reach: tuple[RequiredUrl, ...] | None = None
     hands_on: Tool | None = None
-    workers: tuple[Connectivity, ...] | None = None
+    workers: tuple[RequiredUrl, ...] | None = None
     leftovers: tuple[Leftover, ...] | None = None
     exposed: tuple[UnsafePath, ...] | None = None
     shadows: tuple[ShadowingTorch, ...] | None = None
     installed: tuple[InstalledExtension, ...] | None = None
-    environ: tuple[tuple[str, str], ...] | None = None
+    environ: Mapping[str, str] | None = None

@@ -19,7 +19,7 @@ from tasks.doctor.check_result import (
 from tasks.settings.compile_workers import DISTRIBUTOR_PROGRAMS
 
 if TYPE_CHECKING:
-    from tasks.doctor.host_facts import Connectivity, HostFacts
+    from tasks.doctor.host_facts import HostFacts, RequiredUrl
     from tasks.knowledge import Knowledge
     from tasks.lock.opened_profile_io import Profile
 
@@ -45,7 +45,7 @@ def check_network(s: HostFacts, profile: Profile | None, _: Knowledge) -> Result
         yield report_ok("git-hosts", "no source comes from a git host")
 
 
-def _check_index(found: Connectivity) -> CheckResult:
+def _check_index(found: RequiredUrl) -> CheckResult:
     url = found.url + (f" (mirror of {found.instead_of})" if found.instead_of else "")
     if found.answers:
         return report_ok("index", f"{url} answers", found.subject)
@@ -62,7 +62,7 @@ def _check_index(found: Connectivity) -> CheckResult:
     return report_problem("index", f"{url} does not answer", hint, found.subject)
 
 
-def _check_git_host(s: HostFacts, found: Connectivity) -> CheckResult:
+def _check_git_host(s: HostFacts, found: RequiredUrl) -> CheckResult:
     message = f"{found.subject}: {found.url}"
     if found.answers:
         return report_ok("git-hosts", f"{message} answers", found.subject)
@@ -84,17 +84,16 @@ def _check_proxies(s: HostFacts) -> CheckResult:
     """
     if s.proxies is None:
         return report_unchecked("proxies")
-    addresses = {proxy.variable: proxy.address for proxy in s.proxies}
     for name in ("http_proxy", "https_proxy", "all_proxy"):
-        lower, upper = addresses.get(name), addresses.get(name.upper())
+        lower, upper = s.proxies.get(name), s.proxies.get(name.upper())
         if lower is not None and upper is not None and lower != upper:
             message = f"{name} is {lower}, but {name.upper()} is {upper}"
             hint = "set both to the same value: git and pip prefer different ones"
             return report_warning("proxies", message, hint)
-    if invalid := next((name for name, address in addresses.items() if not address), ""):
+    if invalid := next((name for name, address in s.proxies.items() if not address), ""):
         message = f"the variable {invalid} has no host"
         return report_warning("proxies", message, f"set {invalid} to http://host:port")
-    proxies = ", ".join(f"{name} is {address}" for name, address in addresses.items())
+    proxies = ", ".join(f"{name} is {address}" for name, address in s.proxies.items())
     return report_ok("proxies", proxies or "no proxy is set")
 
 
@@ -120,7 +119,7 @@ def check_workers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
         yield from (_check_worker(kind, result) for result in s.workers)
 
 
-def _check_worker(kind: str, found: Connectivity) -> CheckResult:
+def _check_worker(kind: str, found: RequiredUrl) -> CheckResult:
     if found.answers:
         return report_ok("workers", f"{found.url} answers", found.subject)
     message = f"{found.url} does not answer: the build continues without it"
