@@ -105,8 +105,13 @@ def _choose_auto_fix(
     failure = explanation.found.failure
     kind, _, header = (failure.auto_fix if failure else "").partition(" ")
     match kind:
-        case "fewer-jobs":
-            return _reduce_jobs(stage)
+        case "fewer-jobs":  # half of the jobs that memory allows, unless the job has as few
+            requested = getattr(job, "jobs", 1)
+            safe_jobs = capacity.compute_safe_jobs(most=requested or 0)
+            attempt = KilledAttempt(memory_short=True, jobs=None, safe_jobs=safe_jobs)
+            reduced = decide_retry(attempt).jobs
+            if reduced is not None and (requested is None or reduced < requested):
+                return AutoFix(f"build.jobs: {reduced}", replace(job, jobs=reduced))
         case "submodules":
             return _fetch_submodules(stage, profile)
         case "forced-include" if is_extension and header not in job.includes:
@@ -116,16 +121,6 @@ def _choose_auto_fix(
             description = f"--no-build-isolation for {', '.join(job.requires)}"
             return AutoFix(description, replace(job, isolated=False))
     return None
-
-
-def _reduce_jobs(stage: Stage) -> AutoFix | None:
-    """Return a fix with half of the jobs that memory allows, None if the job already has so few."""
-    requested = getattr(stage.job, "jobs", 1)
-    safe_jobs = capacity.compute_safe_jobs(most=requested or 0)
-    reduced = decide_retry(KilledAttempt(memory_short=True, jobs=None, safe_jobs=safe_jobs)).jobs
-    if reduced is None or (requested is not None and reduced >= requested):
-        return None
-    return AutoFix(f"build.jobs: {reduced}", replace(stage.job, jobs=reduced))
 
 
 def _fetch_submodules(stage: Stage, profile: Profile) -> AutoFix | None:

@@ -135,9 +135,8 @@ def _check_targets(nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult
     other_targets = {Arch.parse_capability(gpu.capability) for gpu in unsupported}
     combined = tuple(map(str, sorted({*choice.targets, *other_targets})))
     setting = ", ".join(f'"{arch}"' for arch in combined)
-    what_if = WhatIf(
-        profile.loaded.settings, profile.host, profile.knowledge, resolve_without_suggestions
-    )
+    facts = (profile.loaded.settings, profile.host, profile.knowledge)
+    what_if = WhatIf(*facts, resolve_without_suggestions)
     if what_if.resolve_with(target={"gpus": combined}) is None:
         hint = f"no known torch and CUDA support all of {setting}: use another profile"
     else:
@@ -175,8 +174,8 @@ def _check_driver(
     if int(nvidia.driver.partition(".")[0]) >= floor:
         return _check_ptx_support(nvidia, profile, f"{message}; CUDA {cuda} needs {floor}")
     message = f"{nvidia.driver} is too old: CUDA {cuda} needs {floor} or later"
-    hint = f"install driver {floor} or later (https://www.nvidia.com/drivers), or set an older "
-    hint += "toolkit.version"
+    url = "https://www.nvidia.com/drivers"
+    hint = f"install driver {floor} or later ({url}), or set an older toolkit.version"
     if not any(_can_run_on_gpu(gpu, nvidia, profile) for gpu in nvidia.gpus):
         message += "; the build does not target the GPUs of this machine"
         return report_warning("driver", message, hint)
@@ -314,8 +313,8 @@ def check_known_bad(s: HostFacts, profile: Profile | None, knowledge: Knowledge)
         if finding.fixed_by:
             level, message, hint = "ok", f"the {finding.fixed_by} stage avoids this: {message}", ""
         elif level == "problem" and is_known_bad(knowledge, profile.choice, profile.host):
-            what_if = (profile.loaded.settings, profile.host, knowledge)
-            suggestions = format_suggestions(*what_if, resolve_without_suggestions)
+            facts = (profile.loaded.settings, profile.host, knowledge)
+            suggestions = format_suggestions(*facts, resolve_without_suggestions)
             hint += f"\nfor this profile: {suggestions}" if suggestions else ""
         yield CheckResult("known-bad", level, finding.id, message, hint, finding.id)
 

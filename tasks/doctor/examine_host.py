@@ -56,8 +56,9 @@ def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> 
     layout, settings, choice = profile.layout, profile.loaded.settings, profile.choice
     path_type = type(layout.build)
     own_folders = [(job, path_type(job.location)) for job in extensions if job.kind == "path"]
-    has_own_tree = source is not None and source.kind == "path"
-    checkouts = [("source.path", source.tree)] if source and has_own_tree else []
+    # With source.path, PyTorch is built in the user's tree, which uses most of the space
+    own_tree = source.tree if source and source.kind == "path" else None
+    checkouts = [(f"extensions ({job.name}).path", folder) for job, folder in own_folders]
     torch = choice.python.torch if choice.strategy == "existing" else None
     # This file exists if the build already uses most of its disk space
     manifest = layout.compute_manifest_path("wheel")
@@ -65,10 +66,7 @@ def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> 
     return ProbeRequest(
         root=root,
         host=host,
-        # With source.path, PyTorch is built in the user's tree, which uses most of the space
-        places=tuple(
-            list_build_places(layout, source.tree if source and has_own_tree else layout.build)
-        ),
+        places=tuple(list_build_places(layout, own_tree or layout.build)),
         build=layout.build,
         venv=layout.venv,
         torch=path_type(torch.folder) if torch else None,
@@ -79,14 +77,11 @@ def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> 
         cxx=deps.cxx if deps else None,
         limits=deps.limits if deps else CompilerLimits(),
         toolkit_home=choice.toolkit.home,
-        urls=() if settings.offline else tuple(_list_required_urls(profile)),
+        urls=() if settings.offline else (*_list_required_urls(profile),),
         distributions=tuple(job.name for job in extensions),
         sources=tuple((job.name, job.original) for job in extensions),
         own=tuple((job.name, folder, folder / job.subdirectory) for job, folder in own_folders),
-        checkouts=(
-            *checkouts,
-            *((f"extensions ({job.name}).path", folder) for job, folder in own_folders),
-        ),
+        checkouts=((("source.path", own_tree),) if own_tree else ()) + (*checkouts,),
         workers=compile_workers.build_distribution_settings(
             build.distribute, build.hosts, layout.build
         ),
@@ -94,8 +89,7 @@ def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> 
 
 
 def _find_source_job(profile: Profile) -> SourceJob | None:
-    job: SourceJob | None = next((stage.job for stage in profile.plan.find_stages("source")), None)
-    return job
+    return next((stage.job for stage in profile.plan.find_stages("source")), None)
 
 
 def list_build_places(layout: Layout, tree: PurePath) -> Iterator[tuple[str, PurePath]]:
@@ -114,10 +108,10 @@ def _list_required_urls(profile: Profile) -> Iterator[RequiredUrl]:
     source = _find_source_job(profile)
     if source and source.kind == "git":
         yield RequiredUrl(TREE, apply_mirror(source.location, source.mirrors))
-    for stage in profile.plan.find_stages("extensions"):
-        if stage.job.kind == "git":
-            url = apply_mirror(stage.job.location, stage.job.mirrors)
-            yield RequiredUrl(stage.job.name, url, optional=stage.job.optional)
+    for job in (stage.job for stage in profile.plan.find_stages("extensions")):
+        if job.kind == "git":
+            url = apply_mirror(job.location, job.mirrors)
+            yield RequiredUrl(job.name, url, optional=job.optional)
 
 
 def _resolve_index_url(url: str, mirrors: Mapping[str, str]) -> RequiredUrl:

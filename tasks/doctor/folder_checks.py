@@ -169,8 +169,8 @@ def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
     remaining = MAX_PATH - len(str(build))
     command = (
         "New-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem LongPathsEnabled "
-        "-Value 1 -PropertyType DWORD -Force; git config --global core.longpaths true"
     )
+    command += "-Value 1 -PropertyType DWORD -Force; git config --global core.longpaths true"
     hint = format_command(command, "run in PowerShell as an administrator:")
     message = f"long paths are off: {remaining} characters are left below {build}"
     if profile and profile.choice.strategy == "source" and remaining < MAX_BUILD_SUBPATH:
@@ -232,8 +232,9 @@ def check_submodules(s: HostFacts, profile: Profile | None, knowledge: Knowledge
     elif not s.unfetched:
         yield report_ok("submodules", "no folder of an extension lacks its submodules")
     else:
-        extensions = [stage.job for stage in profile.plan.find_stages("extensions")]
-        optional = {job.name for job in extensions if job.optional}
+        optional = {
+            stage.job.name for stage in profile.plan.find_stages("extensions") if stage.job.optional
+        }
         for missing in s.unfetched:
             is_optional = missing.extension in optional
             yield _report_missing_submodules(missing, knowledge, optional=is_optional)

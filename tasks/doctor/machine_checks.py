@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from tasks.core.check_ids import CheckId
@@ -58,7 +59,13 @@ def check_machine(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
     else:
         yield _check_memory(s.memory, profile, knowledge)
         yield _check_swap(s, s.memory, profile)
-    yield _check_locale(s)
+    if s.encoding is None:
+        yield report_unchecked("locale")
+    elif s.host.system == "windows" or s.encoding.lower().replace("-", "") == "utf8":
+        yield report_ok("locale", s.encoding)
+    else:
+        message = f"{s.encoding} cannot represent all characters of names and messages"
+        yield report_warning("locale", message, format_command("export LC_ALL=C.UTF-8"))
     yield _check_variables(s)
 
 
@@ -94,13 +101,12 @@ def _check_memory(memory: Memory, profile: Profile | None, knowledge: Knowledge)
     if memory.limit_mib < memory.total_mib:
         size = f"a limit of {size} (set by a container or service)"
     compilers = f"about {jobs} compiler{'s' * (jobs > 1)} at once"
-    message = f"{format_size(memory.available_mib)} free of {size}; {memory.cores} cores: "
-    message += compilers
+    free = format_size(memory.available_mib)
+    message = f"{free} free of {size}; {memory.cores} cores: {compilers}"
     if _compiles_torch(profile):
         total_mib = memory.limit_mib + (memory.swap_mib or 0)
-        torch_mib, kernel_mib = (
-            estimate_cost(knowledge, "source", archs, 0).memory_mib for archs in (0, 1)
-        )
+        costs = (estimate_cost(knowledge, "source", archs, 0) for archs in (0, 1))
+        torch_mib, kernel_mib = (cost.memory_mib for cost in costs)
         if total_mib < torch_mib:
             message += f"; a compiler of torch takes up to {format_size(torch_mib)}"
             hint = "raise the limit, or build on a machine with more memory"
@@ -142,15 +148,6 @@ def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckR
     return report_warning("swap", message, hint)
 
 
-def _check_locale(s: HostFacts) -> CheckResult:
-    if s.encoding is None:
-        return report_unchecked("locale")
-    if s.host.system == "windows" or s.encoding.lower().replace("-", "") == "utf8":
-        return report_ok("locale", s.encoding)
-    message = f"{s.encoding} cannot represent all characters of names and messages"
-    return report_warning("locale", message, format_command("export LC_ALL=C.UTF-8"))
-
-
 def _check_variables(s: HostFacts) -> CheckResult:
     """Warn about environment variables that builds ignore."""
     if s.environ is None:
@@ -188,9 +185,8 @@ def _check_interpreter(s: HostFacts) -> CheckResult:
     if s.python_bits != 64:
         minor = python.version.rpartition(".")[0]
         hint = f'install a 64-bit Python {minor}, and name it in "python"'
-        return report_problem(
-            "python", f"{message} is {s.python_bits}-bit, but torch needs 64-bit", hint
-        )
+        message += f" is {s.python_bits}-bit, but torch needs 64-bit"
+        return report_problem("python", message, hint)
     if s.host.system == "windows" and "WindowsApps" in python.path:
         message += " comes from the Microsoft Store, which protects its folder"
         command = "winget install Python.Python.3.12"
@@ -225,9 +221,9 @@ def _check_extension_names(s: HostFacts, profile: Profile | None, knowledge: Kno
         yield report_unchecked("names", reason)
         return
     has_conflict = False
-    for item in s.installed:
-        extension = knowledge.extensions.get(item.name)
-        if not item.indexed or extension is None or extension.pypi == "own":
+    indexed = [(item, knowledge.extensions.get(item.name)) for item in s.installed if item.indexed]
+    for item, extension in indexed:
+        if extension is None or extension.pypi == "own":
             continue
         has_conflict = True
         message = f"{item.name} {item.version} in {item.folder} came from the package index"
@@ -250,10 +246,9 @@ def check_build_tools(s: HostFacts, profile: Profile | None, knowledge: Knowledg
 
 
 def find_deps_job(profile: Profile | None) -> DepsJob | None:
-    """Return the job of the deps stage, None without a profile or a deps stage."""
+    """Return the job of the `deps` stage, None without a profile or such a stage."""
     stages = profile.plan.find_stages("deps") if profile else ()
-    job: DepsJob | None = next((stage.job for stage in stages), None)
-    return job
+    return next((stage.job for stage in stages), None)
 
 
 def _check_git(s: HostFacts, job: DepsJob | None, knowledge: Knowledge) -> CheckResult:
@@ -266,15 +261,13 @@ def _check_git(s: HostFacts, job: DepsJob | None, knowledge: Knowledge) -> Check
     else:
         hint = format_install_hint(knowledge, s, "git")
     if job and job.git_needed:
-        return report_problem("git", f"git is missing, and needed {job.git_needed}", hint)
-    return report_warning("git", "git is missing, so nothing can be fetched with it", hint)
+        message = f"git is not installed, but is required {job.git_needed}"
+        return report_problem("git", message, hint)
+    return report_warning("git", "git is not installed, so no repository can be fetched", hint)
 
 
 def _check_cmake(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> CheckResult:
-    """Warn if the CMake in the build environment is unsuitable for this torch version.
-
-    The deps stage installs a suitable CMake; only a later installation can have replaced it.
-    """
+    """Warn if another CMake replaced the suitable one that the `deps` stage installed."""
     if s.cmake is None:
         return report_unchecked("cmake")
     try:
@@ -290,9 +283,7 @@ def _check_cmake(s: HostFacts, profile: Profile | None, knowledge: Knowledge) ->
     if not is_in_build_folder(s.cmake.path, profile):
         return report_ok("cmake", f"{message}; {build_version}")
     version = parse_tool_version(s.cmake.version)
-    if version and (
-        version < Version(minimum) or (upper_bound and version >= Version(upper_bound))
-    ):
+    if version and version not in SpecifierSet(required, prereleases=True):
         message += f"; this torch needs {required}"
         return report_warning("cmake", message, _REINSTALL_HINT)
     return report_ok("cmake", message)
@@ -333,22 +324,29 @@ def parse_tool_version(text: str) -> Version | None:
         return None
 
 
-INSTALL_COMPILER = {"windows": MSVC_INSTALL_COMMAND, "macos": "xcode-select --install"}
-_WINDOWS_CHECKS: tuple[CheckId, ...] = ("visual-studio", "windows-sdk")
-_NOT_NEEDED = "not needed: nothing is compiled"
+_INSTALL_COMMANDS = {"windows": MSVC_INSTALL_COMMAND, "macos": "xcode-select --install"}
 
 
 def check_compilers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
     """Yield the results of the checks compiler, visual-studio and windows-sdk."""
     windows = s.host.system == "windows"
     if profile and not profile.choice.needs_compiler:
-        yield report_ok("compiler", _NOT_NEEDED)
-        yield from (report_ok(check, _NOT_NEEDED) for check in _WINDOWS_CHECKS if windows)
+        checks: list[CheckId] = ["compiler", "visual-studio", "windows-sdk"]
+        unneeded = checks if windows else checks[:1]
+        yield from (report_ok(check, "not needed: nothing is compiled") for check in unneeded)
         return
     yield _check_compiler(s, knowledge)
-    if windows:
-        yield _check_visual_studio(s)
-        yield _check_windows_sdk(s)
+    if not windows:
+        return
+    yield _check_visual_studio(s)
+    if s.windows_sdk is None:
+        yield report_unchecked("windows-sdk")
+    elif s.windows_sdk:
+        yield report_ok("windows-sdk", ", ".join(s.windows_sdk))
+    else:
+        message = "no Windows SDK is installed: it contains windows.h and the C libraries"
+        hint = format_command(MSVC_INSTALL_COMMAND, "install it with the recommended components:")
+        yield report_problem("windows-sdk", message, hint)
 
 
 def _check_compiler(s: HostFacts, knowledge: Knowledge) -> CheckResult:
@@ -357,11 +355,10 @@ def _check_compiler(s: HostFacts, knowledge: Knowledge) -> CheckResult:
     if s.cxx.path:
         reason = f": {s.cxx.why}" if s.cxx.why else ""
         return report_ok("compiler", f"{s.cxx.version} at {s.cxx.path}{reason}")
-    hint = s.cxx.todo
-    if not hint and (command := INSTALL_COMPILER.get(s.host.system)):
-        hint = format_command(command)
-    hint = hint or format_install_hint(knowledge, s, "compiler")
-    return report_problem("compiler", s.cxx.why or "no C++ compiler is installed", hint)
+    command = _INSTALL_COMMANDS.get(s.host.system)
+    install = format_command(command) if command else format_install_hint(knowledge, s, "compiler")
+    message = s.cxx.why or "no C++ compiler is installed"
+    return report_problem("compiler", message, s.cxx.todo or install)
 
 
 def _check_visual_studio(s: HostFacts) -> CheckResult:
@@ -383,13 +380,3 @@ def _check_visual_studio(s: HostFacts) -> CheckResult:
         return report_warning("visual-studio", message, hint)
     message = "no Visual Studio with the C++ tools is installed"
     return report_problem("visual-studio", message, format_command(MSVC_INSTALL_COMMAND))
-
-
-def _check_windows_sdk(s: HostFacts) -> CheckResult:
-    if s.windows_sdk is None:
-        return report_unchecked("windows-sdk")
-    if s.windows_sdk:
-        return report_ok("windows-sdk", ", ".join(s.windows_sdk))
-    message = "no Windows SDK is installed: it contains windows.h and the C libraries"
-    hint = format_command(MSVC_INSTALL_COMMAND, "install it with the recommended components:")
-    return report_problem("windows-sdk", message, hint)

@@ -38,10 +38,9 @@ def check_network(s: HostFacts, profile: Profile | None, _: Knowledge) -> Result
         reason = "no host was contacted" if profile else NO_PROFILE
         yield from (report_unchecked(check, reason) for check in ("index", "git-hosts"))
         return
-    yield from (_check_index(result) for result in s.reach if result.subject == INDEX)
-    hosts = [result for result in s.reach if result.subject != INDEX]
-    yield from (_check_git_host(s, result) for result in hosts)
-    if not hosts:
+    for url in s.reach:
+        yield _check_index(url) if url.subject == INDEX else _check_git_host(s, url)
+    if all(url.subject == INDEX for url in s.reach):
         yield report_ok("git-hosts", "no source comes from a git host")
 
 
@@ -49,11 +48,8 @@ def _check_index(found: RequiredUrl) -> CheckResult:
     url = found.url + (f" (mirror of {found.instead_of})" if found.instead_of else "")
     if found.answers:
         return report_ok("index", f"{url} answers", found.subject)
-    hint = (
-        "check network and proxy\n"
-        "or set another index: PIP_INDEX_URL and UV_INDEX_URL for all packages, torch.index for "
-        f"torch's wheel\n{OFFLINE_HINT}"
-    )
+    variables = "PIP_INDEX_URL and UV_INDEX_URL for all packages, torch.index for torch's wheel"
+    hint = f"check network and proxy\nor set another index: {variables}\n{OFFLINE_HINT}"
     if found.instead_of:
         hint = f"remove the mirror from mirrors or source.mirrors, or choose another\nor {hint}"
     if found.optional:
@@ -116,13 +112,11 @@ def check_workers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
         message = f"{program} is not installed, so everything is compiled on this machine"
         yield report_warning("workers", message, format_install_hint(knowledge, s, kind), program)
     else:
-        yield from (_check_worker(kind, result) for result in s.workers)
-
-
-def _check_worker(kind: str, found: RequiredUrl) -> CheckResult:
-    if found.answers:
-        return report_ok("workers", f"{found.url} answers", found.subject)
-    message = f"{found.url} does not answer: the build continues without it"
-    steps = "remove it from build.hosts, or start it in a network that you trust:"
-    hint = format_command(_DAEMON_COMMANDS[kind], steps)
-    return report_warning("workers", message, hint, found.subject)
+        steps = "remove it from build.hosts, or start it in a network that you trust:"
+        hint = format_command(_DAEMON_COMMANDS[kind], steps)
+        for host in s.workers:
+            message = f"{host.url} does not answer: the build continues without it"
+            if host.answers:
+                yield report_ok("workers", f"{host.url} answers", host.subject)
+            else:
+                yield report_warning("workers", message, hint, host.subject)
