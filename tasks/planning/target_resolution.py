@@ -82,7 +82,7 @@ def _require_supported_targets(
     extension_names = [*(item.name for item in settings.extensions), *settings.companions]
     for arch in choice.targets if settings.extensions or choice.extensions else ():
         try:
-            arch_lists.format_extension_archs(knowledge, torch, [arch])
+            arch_lists.format_torch_archs(knowledge, torch, [arch])
         except KnowledgeError as error:
             is_supported_anywhere = any(
                 is_extension_arch_supported(knowledge, minor, arch) for minor in knowledge.releases
@@ -94,7 +94,7 @@ def _require_supported_targets(
             ) from error
     if choice.strategy == "source":
         try:
-            arch_lists.format_torch_cmake_archs(knowledge, torch, choice.targets)
+            arch_lists.format_torch_archs(knowledge, torch, choice.targets, cmake=True)
         except KnowledgeError as error:
             location = "target.gpus"
             raise UnsatisfiableError(error.message, location=location, hint=error.hint) from error
@@ -119,15 +119,13 @@ def _require_arch_variables(
 
     PyTorch's build validates CMake's variables and then ignores them: they may leave out targets.
     """
-    cuda, parse = choice.toolkit.version, arch_lists.parse_torch_cmake_archs
-    if extension:
-        parse = arch_lists.parse_extension_archs
+    cuda, parse = choice.toolkit.version, arch_lists.parse_torch_archs
     for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & env.keys()):
         try:
             if name in _CMAKE_VARIABLES:
                 code = arch_lists.parse_cmake_archs(knowledge, cuda, env[name])
             else:
-                code = parse(knowledge, choice.torch, env[name])
+                code = parse(knowledge, choice.torch, env[name], cmake=not extension)
             if code:
                 _require_toolkit_archs(knowledge, code, choice)
             if code and (extension or name == _TORCH_VARIABLE):

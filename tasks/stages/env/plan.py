@@ -10,8 +10,7 @@ from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
 from tasks.knowledge.arch_lists import (
     format_cmake_archs,
-    format_extension_archs,
-    format_torch_cmake_archs,
+    format_torch_archs,
 )
 from tasks.settings.compile_workers import build_distribution_settings
 from tasks.settings.schema import Settings
@@ -127,11 +126,11 @@ def _build_arch_lists(choice: Resolution, knowledge: Knowledge) -> ArchLists:
     try:
         cmake, key = format_cmake_archs(targets, ptx), "torch.version"
         if choice.strategy == "source":
-            torch = format_torch_cmake_archs(knowledge, choice.torch, targets, ptx)
+            torch = format_torch_archs(knowledge, choice.torch, targets, ptx, cmake=True)
     except KnowledgeError as error:
         raise SettingsError(error.message, location=key, hint=error.hint) from error
     try:
-        extensions = format_extension_archs(knowledge, choice.torch, targets, ptx)
+        extensions = format_torch_archs(knowledge, choice.torch, targets, ptx)
     except KnowledgeError:
         # the stage of an extension reports this error. Here, the list is one that torch rejects:
         # with an empty list, a manual build would target the GPU of this machine
