@@ -309,9 +309,9 @@ def check_known_bad(s: HostFacts, profile: Profile | None, knowledge: Knowledge)
         count = len(knowledge.known_bad)
         yield report_ok("known-bad", f"none of the {count} known bad combinations applies")
     for finding in findings:
-        level, message, hint = _LEVELS[finding.level], finding.message, finding.fix
-        if finding.fixed_by:
-            level, message, hint = "ok", f"the {finding.fixed_by} stage avoids this: {message}", ""
+        level, message, hint = _LEVELS[finding.level], finding.what, finding.fix
+        if finding.cured:
+            level, message, hint = "ok", f"the {finding.cured} stage avoids this: {message}", ""
         elif level == "problem" and is_known_bad(knowledge, profile.choice, profile.host):
             facts = (profile.loaded.settings, profile.host, knowledge)
             suggestions = format_suggestions(*facts, resolve_without_suggestions)

@@ -91,7 +91,7 @@ def _sort_archs(archs: Iterable[Arch]) -> list[Arch]:
 def _find_ptx_arch(ordered: Sequence[Arch]) -> Arch:
     """Return the highest arch without a suffix.
 
-    Raises `KnowledgeError` if every arch has a suffix: PTX with a suffix does not run on later GPUs.
+    Raises `KnowledgeError` if there is none: PTX with a suffix does not run on later GPUs.
     """
     unsuffixed = [arch for arch in ordered if not arch.suffix]
     if not unsuffixed:

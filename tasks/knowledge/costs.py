@@ -55,10 +55,8 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
     seconds = fixed + compilers + (archs − 1) × a further arch's + extensions × an extension's. A
     compiler cache and the outputs of an earlier build are not counted.
     """
-    fact = next(
-        (row for row in knowledge.costs if (row.strategy, row.cuda) == (strategy, archs > 0)), None
-    )
-    if fact is None:
+    facts = {(row.strategy, row.cuda): row for row in knowledge.costs}
+    if (fact := facts.get((strategy, archs > 0))) is None:
         return Cost(None, None, 0, "unverified: no cost is known")
     extension_cost = knowledge.extension_cost
     least, most = add_range_multiple(fact.core_seconds, fact.arch_seconds, max(archs - 1, 0))
@@ -75,29 +73,27 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
     )
 
 
-class CostFact(Struct, frozen=True, kw_only=True):
+class ExtensionCost(Struct, frozen=True, kw_only=True):
+    """The additional cost of one extension with any strategy; `seconds` is least and most.
+
+    `uncertain` says what was not checked. It is an empty string if `status` says everything.
+    """
+
+    seconds: Range
+    disk_usage: DiskUsage = field(name="room_mib")
+    memory_mib: int
+    status: str
+    uncertain: str
+
+
+class CostFact(ExtensionCost, frozen=True, kw_only=True):
     """The cost of one strategy. Each time is a range in seconds, least and most.
 
     `core_seconds` is the total time of the compilers; each arch after the first adds
-    `arch_seconds`. `uncertain` says what was not checked, "" if `status` says everything.
+    `arch_seconds`.
     """
 
     strategy: Strategy
     cuda: bool
-    seconds: Range
     core_seconds: Range
     arch_seconds: Range = (0, 0)
-    disk_usage: DiskUsage = field(name="room_mib")
-    memory_mib: int
-    status: str
-    uncertain: str
-
-
-class ExtensionCost(Struct, frozen=True, kw_only=True):
-    """The additional cost of one extension with any strategy; `seconds` is least and most."""
-
-    seconds: Range
-    disk_usage: DiskUsage = field(name="room_mib")
-    memory_mib: int
-    status: str
-    uncertain: str

@@ -117,16 +117,6 @@ class CodeFamily(Struct, frozen=True, kw_only=True):
     runs_on: frozenset[ParsedArch]
 
 
-class BinaryRules(Struct, frozen=True):
-    """The exceptions to the rule that code runs on its major version, from its minor version on.
-
-    `integrated` has systems on a chip by capability, `families` the capabilities by family arch.
-    """
-
-    integrated: Mapping[Arch, IntegratedGpu]
-    families: Mapping[Arch, frozenset[Arch]]
-
-
 class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
     """A CUDA release.
 
@@ -240,16 +230,14 @@ class Release(Struct, frozen=True, kw_only=True):
         return self.first_python, self.last_python
 
 
-class KnownBad(Struct, frozen=True, kw_only=True):
-    """A combination that is known not to work.
+class KnownProblem(Struct, frozen=True, kw_only=True):
+    """A combination of versions that does not work.
 
-    `when` has alternative conditions; it is empty if no fact can show that one is met. `cured` is
-    the stage that fixes the problem automatically, "" if none does.
+    `cured` is the stage that fixes the problem automatically, or an empty string.
     """
 
     id: str
     level: Level
-    when: Conditions
     what: str
     symptom: str = ""
     fix: str
@@ -257,7 +245,13 @@ class KnownBad(Struct, frozen=True, kw_only=True):
     cured: FixStage = ""
 
 
-class MinimumVersion(Struct, frozen=True, kw_only=True):
+class KnownBad(KnownProblem, frozen=True, kw_only=True):
+    """A known problem and its alternative conditions: none if no fact can show that one is met."""
+
+    when: Conditions
+
+
+class MinimumVersion(KnownProblem, frozen=True, kw_only=True):
     """The minimum of a version that can be too old.
 
     `fact` is the compared field of a `Combination`. `least` is the minimum or its source: a field
@@ -266,17 +260,10 @@ class MinimumVersion(Struct, frozen=True, kw_only=True):
     and {cuda}.
     """
 
-    id: str
     fact: str
     least: str
     cxx_std: int = 0
-    level: Level
     when: Mapping[str, Any]
-    what: str
-    symptom: str = ""
-    fix: str
-    status: str
-    cured: FixStage = ""
 
 
 class FolderRule(Struct, frozen=True, kw_only=True):

@@ -192,7 +192,7 @@ def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str,
     base_arch = Arch(arch.major, arch.minor)
     gpus = [gpu for gpu in knowledge.gpus if gpu.arch == base_arch]
     machines = {gpu.machine for gpu in gpus}
-    integrated = knowledge.binary_rules.integrated
+    integrated = knowledge.integrated_gpus
     if not gpus and base_arch in integrated:
         machines = {gpu.machine for gpu in knowledge.gpus if gpu.arch in integrated}
     return (machines.pop() if len(machines) == 1 else ""), tuple(gpu.name for gpu in gpus)

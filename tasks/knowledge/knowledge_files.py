@@ -23,6 +23,7 @@ from tasks.knowledge.mirrors import MirrorFact
 from tasks.knowledge.package_managers import PackageManager, PackageManagers
 
 if TYPE_CHECKING:
+    from tasks.core.model import Arch
     from tasks.knowledge.costs import CostFact, ExtensionCost
 
 Row = dict[str, Any]
@@ -224,14 +225,16 @@ class Knowledge:
         return str(self.gpu_notes["default"])
 
     @cached_property
-    def binary_rules(self) -> facts.BinaryRules:
-        """The rules for systems on a chip and family archs: which machine code runs where."""
-        integrated = self.read_table("toolkits", "integrated", facts.IntegratedGpu).values()
-        families = self.read_table("toolkits", "families", facts.CodeFamily).values()
-        return facts.BinaryRules(
-            {gpu.arch: gpu for gpu in integrated},
-            {family.arch: family.runs_on for family in families},
-        )
+    def integrated_gpus(self) -> Mapping[Arch, facts.IntegratedGpu]:
+        """The capabilities of systems on a chip, and the machine code that runs on each."""
+        rows = self.read_table("toolkits", "integrated", facts.IntegratedGpu).values()
+        return {gpu.arch: gpu for gpu in rows}
+
+    @cached_property
+    def code_families(self) -> Mapping[Arch, frozenset[Arch]]:
+        """The family archs, such as `12.0f`, and the capabilities that the code of each runs on."""
+        rows = self.read_table("toolkits", "families", facts.CodeFamily).values()
+        return {family.arch: family.runs_on for family in rows}
 
     @cached_property
     def releases(self) -> Mapping[str, facts.Release]:

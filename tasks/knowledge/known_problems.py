@@ -3,48 +3,27 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tasks.core.model import Arch
     from tasks.core.resolution import Combination
-    from tasks.knowledge.facts import Failure, FixStage, Level
+    from tasks.knowledge.facts import Failure, KnownBad
     from tasks.knowledge.knowledge_files import Knowledge
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A known-bad combination that applies. `fix` is what to do, `status` the evidence.
+def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[KnownBad, ...]:
+    """Return every known-bad entry that `combination` certainly meets, in the order of the file.
 
-    `fixed_by` is the stage that fixes the problem, "" if none does. If a stage fixes it, `level` is
-    "info", whatever the entry says.
+    If a stage fixes the problem, its level is "info", whatever the entry says.
     """
-
-    id: str
-    level: Level
-    message: str
-    fix: str
-    status: str
-    fixed_by: FixStage = ""
-    symptom: str = ""
-
-
-def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
-    """Return every known-bad entry that `combination` certainly meets, in the order of the file."""
     return tuple(
-        Finding(
-            id=bad.id,
-            level="info" if bad.cured else bad.level,
-            message=bad.what,
-            fix=bad.fix,
-            status=bad.status,
-            fixed_by=bad.cured,
-            symptom=bad.symptom,
-        )
+        replace(bad, level="info") if bad.cured else bad
         for bad in knowledge.known_bad
         if any(is_condition_met(condition, combination) for condition in bad.when)
     )

@@ -17,7 +17,6 @@ from tasks.knowledge.versions import format_major_minor, parse_major_minor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tasks.knowledge.facts import BinaryRules
     from tasks.knowledge.knowledge_files import Knowledge
 
 Compatibility = Literal["native", "compatible", "ptx", ""]
@@ -50,15 +49,15 @@ def classify_compatibility(
     which compiles no newer PTX. If either is None, the driver is assumed to compile the PTX. A
     target with a suffix (`9.0a`) requires code for exactly that arch.
     """
-    rules = knowledge.binary_rules
     readable_ptx = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
     if target.suffix:
         return "native" if target in code.cubins else "ptx" if target in readable_ptx else ""
     if any(_strip_arch_suffix(cubin) == target for cubin in code.cubins):
         return "native"
-    if any(_can_run_cubin(rules, cubin, target, maker) for cubin in code.cubins):
+    if any(_can_run_cubin(knowledge, cubin, target, maker) for cubin in code.cubins):
         return "compatible"
-    return "ptx" if any(_can_compile_ptx(rules, ptx, target) for ptx in readable_ptx) else ""
+    is_readable = any(_can_compile_ptx(knowledge, ptx, target) for ptx in readable_ptx)
+    return "ptx" if is_readable else ""
 
 
 def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
@@ -100,21 +99,21 @@ def _strip_arch_suffix(arch: Arch) -> Arch:
     return Arch(arch.major, arch.minor)
 
 
-def _can_run_cubin(rules: BinaryRules, cubin: Arch, target: Arch, maker: str | None) -> bool:
+def _can_run_cubin(knowledge: Knowledge, cubin: Arch, target: Arch, maker: str | None) -> bool:
     if cubin.suffix:
-        return target in rules.families.get(cubin, ())
-    if chip := rules.integrated.get(target):
+        return target in knowledge.code_families.get(cubin, ())
+    if chip := knowledge.integrated_gpus.get(target):
         if not maker or not chip.since or parse_major_minor(maker) < parse_major_minor(chip.since):
             return cubin in chip.runs
         return cubin in chip.runs | chip.runs_since
     is_same_major = cubin.major == target.major and cubin.minor <= target.minor
-    return is_same_major and cubin not in rules.integrated
+    return is_same_major and cubin not in knowledge.integrated_gpus
 
 
-def _can_compile_ptx(rules: BinaryRules, ptx: Arch, target: Arch) -> bool:
+def _can_compile_ptx(knowledge: Knowledge, ptx: Arch, target: Arch) -> bool:
     if ptx.suffix == "a":
         return _strip_arch_suffix(ptx) == target
-    return target in rules.families.get(ptx, ()) if ptx.suffix else ptx <= target
+    return target in knowledge.code_families.get(ptx, ()) if ptx.suffix else ptx <= target
 
 
 @dataclass(frozen=True)
