@@ -64,10 +64,10 @@ def is_known_to_fail(
     knowledge: Knowledge, torch: str, cuda: str, archs: Iterable[Arch], system: System
 ) -> bool:
     """Return True if that torch is known not to build with that CUDA for one of `archs`."""
-    combination = Combination(
-        system=system, cuda=cuda, torch=torch, archs=tuple(archs), strategy="source"
+    versions = Combination(
+        system=system, cuda=cuda, torch=torch, archs=(*archs,), strategy="source"
     )
-    return any(finding.level == "error" for finding in find_known_bad(knowledge, combination))
+    return any(problem.level == "error" for problem in find_known_bad(knowledge, versions))
 
 
 def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> Toolkit:
@@ -108,11 +108,10 @@ def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
 def list_toolkit_packages(
     knowledge: Knowledge, cuda: str, for_source: bool = False
 ) -> tuple[str, ...]:
-    """Return the pip requirements of a toolkit; with `for_source`, also its libraries.
+    """Return the pip requirements of a toolkit, with `for_source` also of torch's libraries.
 
-    One is `cuda-toolkit[nvcc,...]==13.2.*`, which pins a compatible set of versions. A build of
-    torch needs the libraries. Raises `KnowledgeError` for a toolkit that PyPI does not have: before
-    13.0 the wheels contain no nvcc.
+    One is `cuda-toolkit[nvcc,...]==13.2.*`, which pins a compatible set of versions. Raises
+    `KnowledgeError` for a toolkit that PyPI does not have: before 13.0 the wheels have no nvcc.
     """
     toolkit = find_toolkit(knowledge, cuda)
     if not toolkit.pypi:

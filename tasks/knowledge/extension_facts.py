@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
@@ -167,10 +168,8 @@ def compute_build_variables(
     settings: Iterable[BuildSetting], archs: ArchVariable | None, combination: Combination
 ) -> dict[str, str]:
     """Return the variables of a build. Raises `KnowledgeError` for an unsupported GPU."""
-    env: dict[str, str] = {}
-    for setting in settings:
-        if is_condition_met(setting.when, combination):
-            env.update(setting.env)
+    met = (setting.env for setting in settings if is_condition_met(setting.when, combination))
+    env = {name: value for variables in met for name, value in variables.items()}
     if archs and combination.archs:
         env[archs.variable] = format_arch_variable(archs, combination.archs)
     return env
@@ -180,9 +179,8 @@ def list_nvcc_options(
     settings: Iterable[BuildSetting], combination: Combination
 ) -> tuple[str, ...]:
     """Return the additional nvcc options of a build with this combination."""
-    return tuple(
-        option for one in settings if is_condition_met(one.when, combination) for option in one.nvcc
-    )
+    met = (setting.nvcc for setting in settings if is_condition_met(setting.when, combination))
+    return tuple(chain.from_iterable(met))
 
 
 def format_arch_variable(archs: ArchVariable, targets: Sequence[Arch]) -> str:

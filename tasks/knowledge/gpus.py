@@ -34,23 +34,14 @@ def normalize_gpu_name(text: str) -> str:
 
 
 @lru_cache(maxsize=2048)
-def split_gpu_name(text: str) -> tuple[str, ...]:
+def _split_gpu_name(text: str) -> tuple[str, ...]:
     """Return the words of a GPU name, without the maker; `rtx5060ti` has three."""
     spaced = re.sub(r"(rtx|gtx|quadro|tesla)(?=\d)", r"\1 ", _MAKER_PATTERN.sub(" ", text.lower()))
     spaced = re.sub(r"(?<=\d{4})(ti|super|laptop)\b", r" \1", spaced)
     return tuple(re.findall(r"[a-z0-9]+", spaced))
 
 
-def list_distinctive_words(knowledge: Knowledge, text: str) -> list[str]:
-    """Return the words that identify the GPU: no memory size, and no word of a product line."""
-    return [
-        word
-        for word in split_gpu_name(text)
-        if word not in knowledge.line_words and not _MEMORY_SIZE.fullmatch(word)
-    ]
-
-
-def find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
+def _find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     """Return the known name nearest to `text` for each capability that it may mean, ascending.
 
     If `text` has a model number, only names with the same number are near; if none exist, names
@@ -74,17 +65,14 @@ def find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
         lambda known: known & swapped,
         lambda known: known & shorter | _drop_one_character(known) & numbers,
     )
-    for find_shared in ways:
-        gpus = [gpu for gpu in knowledge.gpus if find_shared(_list_model_numbers(gpu.name))]
-        if gpus:
-            break
-    else:
-        return []
+    named = [(gpu, _list_model_numbers(gpu.name)) for gpu in knowledge.gpus]
+    matches = ([gpu for gpu, known in named if find_shared(known)] for find_shared in ways)
+    gpus = next(filter(None, matches), [])
     # Of each capability, the name with the fewest words that `text` lacks, then the most similar
-    words = set(split_gpu_name(text))
+    words = set(_split_gpu_name(text))
     best: dict[Arch, GpuFact] = {}
     gpus.sort(key=lambda gpu: -_compute_similarity(text, gpu.name))
-    for gpu in sorted(gpus, key=lambda gpu: len({*split_gpu_name(gpu.name)} - words)):
+    for gpu in sorted(gpus, key=lambda gpu: len({*_split_gpu_name(gpu.name)} - words)):
         best.setdefault(gpu.arch, gpu)
     return [best[arch] for arch in sorted(best)]
 
@@ -99,7 +87,7 @@ def _drop_one_character(numbers: set[str]) -> set[str]:
 
 
 def _list_model_numbers(text: str) -> set[str]:
-    candidates = [word for word in split_gpu_name(text) if re.search(r"\d", word)]
+    candidates = [word for word in _split_gpu_name(text) if re.search(r"\d", word)]
     return {word for word in candidates if not _MEMORY_SIZE.fullmatch(word)}
 
 
@@ -140,7 +128,8 @@ def _find_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     if exact := next(named, None):
         return exact
     _reject_too_old_gpu(knowledge, text)
-    words = list_distinctive_words(knowledge, text)
+    named_words = (word for word in _split_gpu_name(text) if not _MEMORY_SIZE.fullmatch(word))
+    words = [word for word in named_words if word not in knowledge.line_words]
     matches = _match_gpus(knowledge, text)
     families = (family for family in knowledge.families if words == [family.name.lower()])
     if family := next(families, None):
@@ -156,8 +145,8 @@ def _find_gpu(knowledge: Knowledge, text: str) -> GpuFact:
             hint="write the full name or the compute capability",
         )
     # The name with the fewest words, else all of them by the name as written
-    fewest_words = min(len(split_gpu_name(gpu.name)) for gpu in matches)
-    plainest = [gpu for gpu in matches if len(split_gpu_name(gpu.name)) == fewest_words]
+    fewest_words = min(len(_split_gpu_name(gpu.name)) for gpu in matches)
+    plainest = [gpu for gpu in matches if len(_split_gpu_name(gpu.name)) == fewest_words]
     if len(plainest) == 1:
         return plainest[0]
     status = f"{matches[0].status}; so are all {len(matches)} of that name"
@@ -218,37 +207,27 @@ def _resolve_capability(knowledge: Knowledge, text: str) -> GpuFact:
 
 def _match_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     """Return the products whose names contain every word of `text`."""
+    words = {gpu: _split_gpu_name(gpu.name) for gpu in knowledge.gpus}
     # The RTX A6000 is also called "RTX 6000"
-    words = split_gpu_name(text)
-    spellings = [{word, f"a{word}" if re.fullmatch(r"\d{4}", word) else word} for word in words]
-    return [
-        gpu
-        for gpu in knowledge.gpus
-        if spellings and not any(forms.isdisjoint(split_gpu_name(gpu.name)) for forms in spellings)
-    ]
+    forms = [{word, re.sub(r"^(\d{4})$", r"a\1", word)} for word in _split_gpu_name(text)]
+    return [gpu for gpu in words if forms and not any(map(set(words[gpu]).isdisjoint, forms))]
 
 
 def _reject_too_old_gpu(knowledge: Knowledge, text: str) -> None:
-    """Raise `KnowledgeError` for a GPU that no toolkit compiles for any more.
-
-    GPUs of other generations have the same numbers: only the whole name identifies one.
-    """
+    """Raise `KnowledgeError` if `text` is the whole name of a GPU that no toolkit compiles for."""
     for row in knowledge.gpu_notes["too_old"]:
         if normalize_gpu_name(text) in map(normalize_gpu_name, row["names"]):
-            matches = _match_gpus(knowledge, text)
-            raise KnowledgeError(
-                f'"{text.strip()}" is a {row["generation"]} GPU ({row["cc"]}); '
-                f"CUDA {row['last_toolkit']} is the last toolkit that compiles for it",
-                hint=f"if you mean another GPU, write its name: {_format_gpu_choices(matches)}"
-                if matches
-                else "choose another GPU",
-            )
+            message = f'"{text.strip()}" is a {row["generation"]} GPU ({row["cc"]}); CUDA '
+            message += f"{row['last_toolkit']} is the last toolkit that compiles for it"
+            choices = _format_gpu_choices(_match_gpus(knowledge, text))
+            other = f"if you mean another GPU, write its name: {choices}"
+            raise KnowledgeError(message, hint=other if choices else "choose another GPU")
 
 
 def _format_gpu_choices(gpus: Iterable[GpuFact]) -> str:
     """Format the name with the fewest words for each capability."""
     plainest: dict[Arch, GpuFact] = {}
-    for gpu in sorted(gpus, key=lambda gpu: (gpu.arch, len(split_gpu_name(gpu.name)))):
+    for gpu in sorted(gpus, key=lambda gpu: (gpu.arch, len(_split_gpu_name(gpu.name)))):
         plainest.setdefault(gpu.arch, gpu)
     return ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in plainest.values())
 
@@ -257,9 +236,8 @@ def _build_unknown_gpu_error(knowledge: Knowledge, text: str) -> KnowledgeError:
     if normalize_gpu_name(text) == "cpu":
         hint = "to build without CUDA, set gpus: []. A build for GPUs also runs on the CPU"
         return KnowledgeError(f'"{text}" is not a GPU', hint=hint)
-    suggestions = " or ".join(
-        f'"{shorten_gpu_name(gpu.name)}" ({gpu.arch})' for gpu in find_nearest_gpus(knowledge, text)
-    )
+    nearest = _find_nearest_gpus(knowledge, text)
+    suggestions = " or ".join(f'"{shorten_gpu_name(gpu.name)}" ({gpu.arch})' for gpu in nearest)
     hint = f"did you mean {suggestions}?" if suggestions else _CAPABILITY_HINT
     return KnowledgeError(f'"{text}" is not a known GPU', hint=hint)
 

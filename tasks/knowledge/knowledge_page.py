@@ -161,12 +161,11 @@ def _render_generations(knowledge: Knowledge) -> Iterator[str]:
         )
         gpus = {arch: [gpu for gpu in knowledge.gpus if gpu.arch == arch] for arch in archs}
         for arch in filter(gpus.get, archs):
-            marked = (
-                (shorten_gpu_name(g.name), format_evidence_mark(g.status)) for g in gpus[arch]
-            )
-            names = " · ".join(map(" ".join, marked))
+            marks = [format_evidence_mark(gpu.status) for gpu in gpus[arch]]
+            names = [shorten_gpu_name(gpu.name) for gpu in gpus[arch]]
+            listed = " · ".join(map(" ".join, zip(names, marks, strict=True)))
             count = f"{len(gpus[arch])} cards" if len(gpus[arch]) > 1 else "one card"
-            yield f"<details><summary>{arch}: {count}</summary>\n\n{names}\n\n</details>\n"
+            yield f"<details><summary>{arch}: {count}</summary>\n\n{listed}\n\n</details>\n"
         if not any(gpus.values()):
             yield "The facts name no card of this generation.\n"
 

@@ -52,7 +52,7 @@ def classify_compatibility(
     readable_ptx = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
     if target.suffix:
         return "native" if target in code.cubins else "ptx" if target in readable_ptx else ""
-    if any(_strip_arch_suffix(cubin) == target for cubin in code.cubins):
+    if any((cubin.major, cubin.minor) == (target.major, target.minor) for cubin in code.cubins):
         return "native"
     if any(_can_run_cubin(knowledge, cubin, target, maker) for cubin in code.cubins):
         return "compatible"
@@ -61,21 +61,18 @@ def classify_compatibility(
 
 
 def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
-    """Return the targets that a library must cover: the target in its name (`_120_C`), else all.
-
-    tiny-cuda-nn builds a library with such a name for each target.
-    """
+    """Return the targets that a library must cover: the target in its name (`_120_C`), else all."""
+    # tiny-cuda-nn builds a library with such a name for each target
     match = re.match(r"_(\d{2,3})_C(?:\.|$)", library)
     named_targets = tuple(target for target in targets if match and target.sm == f"sm_{match[1]}")
     return named_targets or tuple(targets)
 
 
 def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ...]:
-    """Return the newest PTX ISA that a driver is known to read.
+    """Return the newest PTX ISA that a driver reads, (0, 0) before the first known CUDA release.
 
     `driver_cuda` is the CUDA release of the driver, as nvidia-smi shows it. A release that is not
-    in the table counts as the release before it. The result is (0, 0) before the first release.
-    Source: `ptx_isa` in toolkits.yaml.
+    in toolkits.yaml counts as the release before it.
     """
     newest = parse_major_minor(driver_cuda)
     readable = [kit for kit in knowledge.toolkits.values() if parse_major_minor(kit.cuda) <= newest]
@@ -83,11 +80,9 @@ def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ..
 
 
 def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
-    """Return True if the driver can read PTX of CUDA `maker`, or if either release is not known.
-
-    NVIDIA's minor-version compatibility, by which cubins of 12.8 run with a driver for 12.0, does
-    not apply to PTX.
-    """
+    """Return True if the driver can read PTX of CUDA `maker`, or if either release is not known."""
+    # NVIDIA's minor-version compatibility, by which cubins of 12.8 run with a driver for 12.0, does
+    # not apply to PTX
     if maker is None or driver is None or parse_major_minor(driver) >= parse_major_minor(maker):
         return True
     toolkit = knowledge.toolkits.get(format_major_minor(maker))
@@ -95,24 +90,19 @@ def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | 
     return toolkit is not None and parse_major_minor(toolkit.ptx_isa) <= newest
 
 
-def _strip_arch_suffix(arch: Arch) -> Arch:
-    return Arch(arch.major, arch.minor)
-
-
 def _can_run_cubin(knowledge: Knowledge, cubin: Arch, target: Arch, maker: str | None) -> bool:
     if cubin.suffix:
         return target in knowledge.code_families.get(cubin, ())
     if chip := knowledge.integrated_gpus.get(target):
-        if not maker or not chip.since or parse_major_minor(maker) < parse_major_minor(chip.since):
-            return cubin in chip.runs
-        return cubin in chip.runs | chip.runs_since
+        is_since = parse_major_minor(maker or "") >= parse_major_minor(chip.since or "999")
+        return cubin in (chip.runs | chip.runs_since if is_since else chip.runs)
     is_same_major = cubin.major == target.major and cubin.minor <= target.minor
     return is_same_major and cubin not in knowledge.integrated_gpus
 
 
 def _can_compile_ptx(knowledge: Knowledge, ptx: Arch, target: Arch) -> bool:
     if ptx.suffix == "a":
-        return _strip_arch_suffix(ptx) == target
+        return (ptx.major, ptx.minor) == (target.major, target.minor)
     return target in knowledge.code_families.get(ptx, ()) if ptx.suffix else ptx <= target
 
 
@@ -132,8 +122,7 @@ class MachineCode:
 def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
     """Return True if torch.utils.cpp_extension of that release accepts `arch`.
 
-    A release before or after the table counts as the first or last in the table. Source:
-    `extension_archs` in pytorch.yaml.
+    A release before or after `extension_archs` in pytorch.yaml counts as the first or last there.
     """
     rows = knowledge.pytorch_notes["extension_archs"]
     version = parse_major_minor(torch_release)
@@ -157,10 +146,7 @@ def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: A
 
 
 def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
-    """Return True if CMake's find_package(Torch) of that release accepts `arch`.
-
-    nvcc may still reject the arch. Source: `cmake_archs` in pytorch.yaml.
-    """
+    """Return True if CMake's find_package(Torch) of that release accepts `arch`; nvcc may not."""
     first = find_first_cmake_release(knowledge, [arch])
     return first is None or parse_major_minor(torch_release) >= parse_major_minor(first)
 
