@@ -1,8 +1,7 @@
 """Run a failed stage once more with an automatic fix, if `build.auto_fix` is set.
 
-The fixes are fewer jobs, fetched submodules, forced includes and a build without isolation. They
-never change the user's sources: extensions are built in copies, and a PyTorch tree outside build/
-gets no fix that modifies it.
+No fix changes the user's sources: extensions are built in copies, and a PyTorch tree outside of
+build/ gets no fix that modifies it.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ class AutoFix:
 def run_with_auto_fix(
     stage: Stage, run: StageAction, profile: Profile
 ) -> tuple[tuple[Any, ...], str]:
-    """Run the stage; return its outputs and the description of the applied fix, "" if none was.
+    """Run the stage; return its outputs and the applied fix, or an empty string without a fix.
 
-    Raises the `TorchyardError` of the stage, with the cause of the failure if the log shows it.
-    An error that already has a hint gets no fix.
+    Raises the `TorchyardError` of the stage, with the cause of the failure if the log shows it. An
+    error that already has a hint gets no fix.
     """
     with MEMORY_MONITOR.observe_memory() as memory:
         try:
@@ -78,10 +77,7 @@ def run_with_auto_fix(
 def _explain_safely(
     stage: Stage, error: TorchyardError, profile: Profile, memory: ObservedMemory
 ) -> FailureExplanation | None:
-    """Return the explanation of `error`, None if none exists.
-
-    An unreadable log or a bug in the diagnosis must not hide `error`.
-    """
+    """Return the explanation of `error`, None without one or if the diagnosis itself fails."""
     try:
         if isinstance(error, MissingCodeError):
             error.hint = explain_failure_io.suggest_other_torch(profile)
@@ -97,10 +93,7 @@ def _explain_safely(
 def _choose_auto_fix(
     stage: Stage, explanation: FailureExplanation, profile: Profile
 ) -> AutoFix | None:
-    """Return the fix for the diagnosed failure, None if none exists or it is already applied.
-
-    "no-build-isolation" is for the extension's requirements. The extension is never isolated.
-    """
+    """Return the fix for the diagnosed failure, None if none exists or it is already applied."""
     job, is_extension = stage.job, stage.kind == "extensions"
     failure = explanation.found.failure
     kind, _, header = (failure.auto_fix if failure else "").partition(" ")

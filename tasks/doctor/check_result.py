@@ -23,7 +23,7 @@ class CheckResult:
     """The result of a check: its `subject`, the message `seen`, and the hint `todo`.
 
     A line of the hint that begins with two spaces is a command to copy. `known` is the id of the
-    entry in config/knowledge that caused the result, or "".
+    entry in config/knowledge that caused the result, or an empty string.
     """
 
     id: CheckId

@@ -183,11 +183,7 @@ def _check_driver(
 
 
 def _check_ptx_support(nvidia: NvidiaDriver, profile: Profile, message: str) -> CheckResult:
-    """Check that the driver can compile the PTX of the build.
-
-    A driver rejects PTX of a newer CUDA version with cudaErrorUnsupportedPtxVersion
-    (config/knowledge/toolkits.yaml, binary_rules).
-    """
+    """Check that the driver can compile the PTX of the build (toolkits.yaml, `binary_rules`)."""
     cuda = profile.choice.toolkit.version
     has_versions = profile.choice.ptx and nvidia.cuda and cuda
     if not has_versions or parse_major_minor(nvidia.cuda) >= parse_major_minor(cuda):
@@ -275,8 +271,8 @@ def _suggest_compiler_fix(
 ) -> str:
     """Return how to get a compiler that torch accepts, or how to disable torch's compiler check.
 
-    An older GCC is not suggested if torch is built from source: torch would be rebuilt. The
-    `compiler` check ensures that nvcc accepts the installed compiler.
+    No older GCC is suggested for torch from source, which would be rebuilt. The `compiler` check
+    ensures that nvcc accepts the installed compiler.
     """
     setting = f'  extensions ({names}).env: {{{SKIP_CHECK_VARIABLE}: "1"}}'
     disable = f"nvcc accepts this compiler, so disable torch's check:\n{setting}"

@@ -1,7 +1,4 @@
-"""Explain why a stage failed, from the log and the facts of the run, and suggest a fix.
-
-If the toolkit does not support an arch, find the line in the extension's source that names it.
-"""
+"""Explain why a stage failed, from the log and the facts of the run, and suggest a fix."""
 
 from __future__ import annotations
 
@@ -47,9 +44,9 @@ _BUILD_FILES = ("setup.py", "CMakeLists.txt", "*.py", "*.cmake")
 
 
 def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: str) -> str:
-    """Return a hint that shows where an extension names an unsupported arch, with a fix.
+    """Return a hint that names the line of an extension with an unsupported arch, and a fix.
 
-    Returns "" if the arch is a target of the profile, and for any other failure.
+    Return an empty string if the arch is a target of the profile, and for any other failure.
     """
     error = found.first_error
     if stage is None or stage.kind != "extensions" or found.failure is None or error is None:
@@ -80,7 +77,7 @@ def _find_arch_lines(
 ) -> Iterator[tuple[Path, int]]:
     """Yield file and number of each line with the arch, in `subdirectory` and then its parents.
 
-    A number must be near a word such as `gencode`, since Python versions look like archs.
+    A word such as `gencode` must be near the arch, since Python versions look like archs.
     """
     build_folder = tree / subdirectory
     parents = (parent for parent in build_folder.parents if parent.is_relative_to(tree))
@@ -100,7 +97,8 @@ def _find_arch_lines(
 class FailureExplanation:
     """The diagnosis of a log, and a remedy.
 
-    If the cause is not certain, `remedy` says where to read in the log. It is "" if nothing failed.
+    If the cause is not certain, `remedy` says which lines of the log to read. It is an empty string
+    if nothing failed.
     """
 
     log: Path
@@ -132,7 +130,7 @@ def explain_log(
 ) -> FailureExplanation:
     """Explain a log. `profile` is None for the log of another build, `facts` is None if unknown.
 
-    Without `profile`, the remedy names no fact of this host and no torchyard command.
+    Without a profile, the remedy contains no fact of this host and no torchyard command.
     """
     failures, log = knowledge.failures, Path(parsed.path or "")
     found = apply_run_facts(facts, diagnose_log(failures, parsed), failures)
@@ -157,7 +155,7 @@ def explain_error(
 ) -> FailureExplanation | None:
     """Explain why `stage` failed with `error`; add the explanation to `error` and return it.
 
-    Writes the facts of the run next to the log. Returns None if no command with a log failed.
+    Writes the facts of the run beside the log. Returns None if no command with a log failed.
     """
     failed = _find_failed_command(error)
     if failed is None or failed.parsed_log is None:
@@ -184,8 +182,8 @@ def _add_explanation(
 ) -> None:
     """Add the cause, remedy and log lines of `explanation` to `error`.
 
-    An existing hint of `error` is kept, unless the hint names one failure of `slugs` and the facts
-    of the run show another one.
+    The hint of `error` is kept, unless it names a failure of `slugs` and the facts of the run show
+    another one.
     """
     error.diagnosis, error.log = explanation.document, str(explanation.log)
     error.excerpt = explanation.excerpt
@@ -221,8 +219,8 @@ def _read_job_count(stage: Stage) -> int | None:
 def _read_compiler(stage: Stage) -> str:
     """Return path and version of the C++ compiler in the manifest deps.json.
 
-    Returns "" if the manifest does not exist, or if the `env` of an extension sets CXX. In a wheel
-    job, `env` is the path of a manifest instead.
+    Return an empty string without the manifest, or if the `env` of an extension sets CXX. In a
+    wheel job, `env` is the path of a manifest instead.
     """
     env = getattr(stage.job, "env", None)
     if isinstance(env, Mapping) and "CXX" in env:
@@ -297,10 +295,7 @@ def _find_settings_file(profile: Profile) -> str:
 
 
 def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str, str]:
-    """Return the placeholders for the failed extension, or for the PyTorch tree.
-
-    `own_tree` is a tree of the user, where torchyard changes nothing automatically.
-    """
+    """Return the placeholders for the failed extension, or for the PyTorch tree."""
     if stage and stage.kind == "extensions":
         name, job = stage.name.partition(":")[2], stage.job
         return {

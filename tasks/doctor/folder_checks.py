@@ -1,7 +1,4 @@
-"""Check disk space, filesystems, paths, leftovers, permissions and checkouts.
-
-The commands doctor, init and explain call the functions for disk usage.
-"""
+"""Check disk space, filesystems, paths, leftovers, permissions and checkouts."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ _PLACES_OF_BUILD = {"environment", "wheels", "caches", "temporary files"}
 
 
 def _describe_disk(disk: Disk) -> str:
-    """Return a description of the places on the disk. "the build" includes its smaller places."""
+    """Describe the folders on the disk; "the build" includes the environment and its wheels."""
     names = {"build": "the build", "environment": "its environment"}
     hidden = _PLACES_OF_BUILD if "build" in disk.holds else set()
     places = sorted(disk.holds, key=lambda place: place != "build")
@@ -54,11 +51,7 @@ def compute_disk_usage(disks: Iterable[Disk], disk_usage: DiskUsage) -> dict[Dis
 
 
 def format_disk_usage(disks: Iterable[Disk], disk_usage: DiskUsage | None) -> str:
-    """Return the disk usage as text, "" if unknown.
-
-    Examples: `6.2 GiB of disk`, `3.2 GiB to 18 GiB of disk for the build, 1.2 GiB for
-    install.into`.
-    """
+    """Return `3.2 GiB to 18 GiB of disk for the build, 1.2 GiB for install.into`; "" if unknown."""
     usage = compute_disk_usage(disks, disk_usage) if disk_usage else {}
     if len(usage) == 1:
         return f"{format_size_range(*next(iter(usage.values())))} of disk"
@@ -243,10 +236,10 @@ def check_submodules(s: HostFacts, profile: Profile | None, knowledge: Knowledge
 def _report_missing_submodules(
     missing: MissingSubmodules, knowledge: Knowledge, *, optional: bool
 ) -> CheckResult:
-    """Report empty submodules: a problem if a required one is among them, else a warning.
+    """Report empty submodules: a problem if the extension needs one of them, else a warning.
 
-    A submodule is required if it contains the extension, or if config/knowledge/extensions.yaml
-    lists it. A fork may not need its other submodules. `optional` extensions only get a warning.
+    It needs a submodule that contains it, or that config/knowledge/extensions.yaml lists. A fork
+    may not need its other submodules. `optional` extensions only get a warning.
     """
     extension = knowledge.extensions.get(missing.extension)
     required = [missing.source / path for path in (extension.submodules if extension else ())]

@@ -27,7 +27,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def list_disks(request: ProbeRequest) -> Iterator[Disk]:
-    """Yield the disks that a build writes to. The `path` of a disk is that of its first place."""
+    """Yield the disks that a build writes to. The `path` of a disk is its first folder in use."""
     mounts = tuple(list_mounts())
     places_by_device: dict[int, list[tuple[str, PurePath, Path]]] = {}
     for label, path in _list_written_places(request):
@@ -72,7 +72,7 @@ def list_mounts() -> Iterator[tuple[Path, str]]:
 
 
 def find_filesystem_type(place: Path, known: tuple[tuple[Path, str], ...]) -> str:
-    """Return the filesystem type of `place`, "" if unknown; `known` is from `list_mounts`."""
+    """Return the filesystem type of `place`, or ""; `known` are the mounts of `list_mounts`."""
     real = place.resolve()
     if sys.platform == "win32":
         import psutil  # noqa: PLC0415 - not at load
@@ -128,8 +128,8 @@ def find_leftovers(request: ProbeRequest) -> Iterator[Leftover]:
 def find_unsafe_paths(request: ProbeRequest) -> tuple[UnsafePath, ...] | None:
     """Return the folders of the build and on PATH that other users may write to.
 
-    Filesystems without file owners are skipped (Windows disks in WSL, USB sticks): on these, all
-    files seem to be writable by everyone. None means that the system has no such permissions.
+    Without file owners (Windows disks in WSL, USB sticks), all files seem to be writable by
+    everyone: such filesystems are skipped. None means that the system has no such permissions.
     """
     if os.name != "posix":
         return None
@@ -162,10 +162,10 @@ _NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.MULTILINE | re.I)
 
 
 def find_missing_submodules(request: ProbeRequest) -> tuple[MissingSubmodules, ...] | None:
-    """Return the missing submodules of the extensions in the user's folders.
+    """Return the missing submodules of the user's extensions, None without a profile.
 
-    They are searched for in the folder that is built, in the folder that is copied, and in the git
-    work tree around both. None means without a profile.
+    The folder that is built, the folder that is copied, and the git work tree around them may have
+    submodules.
     """
     found = []
     for extension, copied, built in request.own:
@@ -183,7 +183,7 @@ def find_missing_submodules(request: ProbeRequest) -> tuple[MissingSubmodules, .
 def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
     """Yield the empty submodules of `tree` that are below the folder `copied` or contain it.
 
-    Submodules with `update = none` are skipped: git never fetches these.
+    git never fetches submodules with `update = none`.
     """
     if not (gitmodules := tree / ".gitmodules").is_file():
         return

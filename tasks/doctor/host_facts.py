@@ -1,7 +1,6 @@
-"""Define the facts that doctor reads about a host, as frozen dataclasses.
+"""Define the facts that doctor reads about a host: probes create them, checks read them.
 
-Probes create the facts and checks read them, so that tests can describe any host. None means "not
-inspected", an empty value means "inspected, but not found". Sizes are in MiB.
+None means "not inspected", an empty value means "inspected, but not found". Sizes are in MiB.
 """
 
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Tool:
-    """A program. `path` is "" if not found; `why` is a reason or an error, `todo` the hint."""
+    """A program. Its path is empty if not found; `why` is a reason or an error, `todo` the hint."""
 
     path: str = ""
     version: str = ""
@@ -33,7 +32,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class VisualStudio:
-    """An installed Visual Studio. `tools` is the version of its default C++ toolset, or ""."""
+    """An installed Visual Studio. `tools` is the version of its default C++ toolset, if any."""
 
     name: str
     version: str
@@ -55,7 +54,7 @@ class Disk:
 
     @property
     def main_place(self) -> str:
-        """The first place on the disk, which names the disk in messages."""
+        """The label of the first folder, which names the disk in messages."""
         return self.holds[0]
 
 
@@ -64,7 +63,7 @@ class Memory:
     """The memory and the usable processors of the machine.
 
     `limit_mib` is the lowest memory limit for a build, such as that of a container. `available_mib`
-    is the free part of this limit. `swap_mib` is None if unknown.
+    is the free part of this limit.
     """
 
     total_mib: int
@@ -76,10 +75,10 @@ class Memory:
 
 @dataclass(frozen=True)
 class UnsafePath:
-    """A place where other users can put programs that a build runs.
+    """A folder where other users can put programs that a build runs.
 
-    `kind` is `folder` for a world-writable folder of the build, `PATH` for a world-writable folder
-    on PATH, and `relative` for a PATH entry that depends on the current directory.
+    `kind` is `folder` for a folder of the build, `PATH` for a folder on PATH, and `relative` for a
+    PATH entry that depends on the current directory.
     """
 
     kind: Literal["folder", "PATH", "relative"]
@@ -152,7 +151,7 @@ class RequiredUrl:
     """A URL that a build needs, without secrets once a probe found out whether its host `answers`.
 
     The index in the user's uv or pip settings replaces a `usual` (default) index. `instead_of` is
-    the URL that a mirror replaced, or an empty string.
+    the URL that a mirror replaced.
     """
 
     subject: str
@@ -172,7 +171,7 @@ class ProbeRequest:
     started. `into` is the setting install.into, `installed` the manifest that an install writes.
     `sources` has name and folder of each extension, which may not be fetched yet. `own` has the
     extensions in the user's folders: name, folder, and the subfolder that is built. `checkouts` has
-    the user's folders of PyTorch and extensions: the setting that names the folder, and the folder.
+    the user's folders of PyTorch and extensions, each with its settings key.
     """
 
     root: PurePath
@@ -202,11 +201,10 @@ class HostFacts:
 
     `systems` are names that select a package manager (`ubuntu`, `debian`). `begun` is True if the
     build already uses most of its disk space. `python_bits` belongs to the target interpreter.
-    `glibc` is "" on systems without glibc (musl, Windows). `cmake` and `ninja` are found in the
-    build environment, else on PATH, and `setuptools` only in the build environment. `without_cuda`
-    are the extensions whose sources have no CUDA files. `hands_on` is the program that sends
-    compilations to the `workers`. `environ` has environment variables. `proxies` has the host and
-    port of each proxy variable, an empty string if the variable has no host.
+    `glibc` is empty without glibc (musl, Windows). `cmake` and `ninja` are found in the build
+    environment, else on PATH, and `setuptools` only in the build environment. `without_cuda` are
+    the extensions without CUDA sources. `hands_on` is the program that sends compilations to the
+    `workers`. `proxies` has host and port by variable, empty if the variable has no host.
     """
 
     host: Host

@@ -80,7 +80,7 @@ def _start_network_probes(
 def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[str, bool]]:
     """Connect to all URLs; return a function that waits for the answers.
 
-    The function waits until `deadline` seconds after the start. URLs without a result are omitted.
+    The function waits until `deadline` seconds after the start, and omits URLs without a result.
     """
     results: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
     end_time = time.monotonic() + deadline

@@ -1,8 +1,7 @@
 """Format and parse arch lists for torch.utils.cpp_extension, PyTorch's CMake code and CMake.
 
-The first two differ, and change by release. pytorch.yaml has the results of running them:
-`extension_archs`, `cmake_archs` and `arch_list_parsing`. PyTorch's CMake code is
-select_compute_arch.cmake in cmake/Modules_CUDA_fix/upstream/FindCUDA.
+The first two differ, and change by release: see `extension_archs`, `cmake_archs` and
+`arch_list_parsing` in pytorch.yaml. PyTorch's code is cmake/Modules_CUDA_fix/upstream/FindCUDA.
 """
 
 from __future__ import annotations
@@ -42,10 +41,9 @@ def format_torch_archs(
     *,
     cmake: bool = False,
 ) -> str:
-    """Return TORCH_CUDA_ARCH_LIST for extensions of that torch, `8.9;12.0+PTX`.
+    """Return TORCH_CUDA_ARCH_LIST, `8.9;12.0+PTX`, for extensions or the CMake code of a torch.
 
-    With `cmake`, return it for PyTorch's CMake, which accepts `12.0f` from torch 2.9 on. Raises
-    `KnowledgeError` if that release does not accept an arch.
+    Raises `KnowledgeError` if that release does not accept an arch.
     """
     ordered = _sort_archs(archs)
     for arch in ordered:
@@ -55,10 +53,7 @@ def format_torch_archs(
 
 
 def format_cmake_archs(archs: Iterable[Arch], ptx: bool = False) -> str:
-    """Return CMAKE_CUDA_ARCHITECTURES, `89-real;120-real`.
-
-    With `ptx`, the highest arch is written as `120`, which means both cubin and PTX.
-    """
+    """Return CMAKE_CUDA_ARCHITECTURES, `89-real;120-real`, or with PTX `89-real;120`."""
     ordered = _sort_archs(archs)
     ptx_arch = _find_ptx_arch(ordered) if ptx else None
     names = (
@@ -106,11 +101,10 @@ def _find_ptx_arch(ordered: Sequence[Arch]) -> Arch:
 def parse_torch_archs(
     knowledge: Knowledge, torch: str, text: str, *, cmake: bool = False
 ) -> MachineCode:
-    """Return the code that extensions of that torch get from the user's TORCH_CUDA_ARCH_LIST.
+    """Return the code that extensions, or the CMake code, of that torch build for an arch list.
 
-    With `cmake`, return the code that PyTorch's CMake builds. It accepts repeated and trailing
-    separators. Raises `KnowledgeError` with the reason for an empty list or item, a name such as
-    `Hopper` or `native`, and an arch that the release does not accept.
+    `text` is the user's TORCH_CUDA_ARCH_LIST. Raises `KnowledgeError` for an empty list or item, a
+    name such as `Hopper` or `native`, and an arch that the release does not accept.
     """
     if not text.strip("; \t"):
         hint = f"remove the list, so that target.gpus decides; or {_ARCH_LIST_EXAMPLE}"
@@ -129,10 +123,10 @@ def parse_torch_archs(
 
 
 def parse_cmake_archs(knowledge: Knowledge, cuda: str, text: str) -> MachineCode | None:
-    """Return the machine code that CMAKE_CUDA_ARCHITECTURES or CUDAARCHS selects: `89-real;120`.
+    """Return the code that CMAKE_CUDA_ARCHITECTURES or CUDAARCHS selects with CUDA release `cuda`.
 
-    `cuda` is the toolkit release. None is for "OFF", with which CMake leaves the choice to the
-    project. Raises `KnowledgeError` for a value that means other archs on another machine.
+    Return None for "OFF", with which CMake leaves the choice to the project. Raises
+    `KnowledgeError` for a value that means other archs on another machine.
     """
     if text == "OFF":
         return None

@@ -1,7 +1,4 @@
-"""Parse the compiler requirements of a torch from the text of its torch.utils.cpp_extension.
-
-The text is not executed: importing torch takes seconds and can fail.
-"""
+"""Parse the compiler requirements of a torch from the text of its torch.utils.cpp_extension."""
 
 import ast
 import re
@@ -36,10 +33,9 @@ class VersionBounds:
 class CppExtension:
     """The tables of cpp_extension.py.
 
-    `standard` is the C++ standard that it passes to compilers (20), None if unknown. `gcc` and
-    `clang` have bounds by CUDA release ("12.8"). cpp_extension warns about compilers older than
-    `least_gcc` or `least_msvc`. It checks no compilers for torch versions that match the pattern
-    `unchecked`.
+    `standard` is the C++ standard that it passes to compilers (20). `gcc` and `clang` have bounds
+    by CUDA release ("12.8"). It warns about compilers older than `least_gcc` or `least_msvc`, and
+    checks none for torch versions that match the pattern `unchecked`.
     """
 
     standard: int | None = None
@@ -50,17 +46,11 @@ class CppExtension:
     unchecked: str = ""
 
     def should_check_compilers(self, torch: str) -> bool:
-        """Return True if cpp_extension checks the compilers for this version of torch.
-
-        It does not check them for a torch built by hand, such as 2.7.0a0+git1a2b3c4.
-        """
+        """Return False for a torch built by hand, such as 2.7.0a0+git1a2b3c4."""
         return not (self.unchecked and re.match(self.unchecked, torch))
 
     def select_bounds(self, cxx: str) -> tuple[str, Mapping[str, VersionBounds]]:
-        """Return the name of the compiler kind and the bounds that apply to `cxx`.
-
-        Only the start of CXX counts: a clang with a path is checked with the bounds of GCC.
-        """
+        """Return the compiler kind and its bounds: for a clang with a path, those of GCC."""
         return ("clang", self.clang) if cxx.startswith("clang") else ("GCC", self.gcc)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
-    """Return the facts of a CUDA release; `cuda` is `12.8` or a full version.
+    """Return the facts of the CUDA release `12.8`, also given as a full version.
 
     Raises `KnowledgeError` if the release is not known.
     """
@@ -48,8 +48,7 @@ def list_published_toolkits(
 ) -> tuple[str, ...]:
     """Return the CUDA releases for which PyTorch publishes `release`, first that of PyPI's wheel.
 
-    CUDA releases that cannot compile for every arch, or are known to fail with the sources of
-    `release`, are left out.
+    Releases that cannot compile for every arch, or are known to fail, are left out.
     """
     required = tuple(archs)
     return tuple(
@@ -71,10 +70,7 @@ def is_known_to_fail(
 
 
 def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> Toolkit:
-    """Return the toolkit if it can compile for all of `archs`.
-
-    Else raises a `KnowledgeError` that names a toolkit that can, if one exists.
-    """
+    """Return the toolkit. Raises `KnowledgeError` if it cannot compile for every one of `archs`."""
     toolkit = find_toolkit(knowledge, cuda)
     required = sorted(set(archs))
     missing = next((arch for arch in required if arch not in toolkit.makes), None)
@@ -97,10 +93,7 @@ def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> T
 
 
 def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
-    """Return the driver branch that runs every release of a CUDA major version, `525` for 12.x.
-
-    PTX may need a newer driver.
-    """
+    """Return the driver branch that runs every release of a CUDA major version, `525` for 12.x."""
     toolkit = find_toolkit(knowledge, cuda)
     return int(knowledge.toolkit_notes["driver_floor"][toolkit.cuda.partition(".")[0]])
 

@@ -1,7 +1,6 @@
 """The types of the facts about extensions and companion packages, and queries over them.
 
-`when` is a condition as in combinations.yaml; a condition on `cuda` holds only for CUDA builds.
-`status` is the evidence.
+A condition `when` on `cuda` holds only for CUDA builds. `status` is the evidence.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ class BuildSetting(Struct, frozen=True, kw_only=True):
 
 
 class ArchVariable(Struct, frozen=True, kw_only=True):
-    """The environment variable from which a setup.py reads the archs: `80;120`.
+    """The variable from which a setup.py reads the archs, `80;120`, and the archs that it accepts.
 
-    `known` are all archs that the setup.py accepts; empty if it accepts any.
+    `known` is empty if it accepts any arch.
     """
 
     variable: str
@@ -62,10 +61,10 @@ class ExtensionFact(Struct, frozen=True, kw_only=True):
     """A CUDA extension: its source, its imports, and its undeclared build requirements.
 
     One of `git` (at `ref`) and `sdist` is set. `requires` are the packages, `after` the extensions
-    that the build imports. `own_jobs` is True if setup.py sets a job count when MAX_JOBS is not
-    set. `compiler_mib` is the memory of one compiler, 0 if unknown. `check` is a script in
+    that the build imports. `own_jobs` is True if setup.py sets a job count without MAX_JOBS.
+    `compiler_mib` is the memory of one compiler, 0 if unknown. `check` is a script in
     templates/checks. `pypi` says whose package has this name on PyPI. `distribution` is the name in
-    the metadata, `subdirectory` the folder of the project in the source tree.
+    the metadata.
     """
 
     name: str
@@ -96,10 +95,9 @@ class ExtensionFact(Struct, frozen=True, kw_only=True):
 
 
 class StableAbiWheel(WheelCode, frozen=True, kw_only=True):
-    """A wheel that uses only the stable ABI: it runs with any torch of a range, official or not.
+    """A wheel that uses only the stable ABI, so that it runs with the versions `torch` and `cuda`.
 
-    `torch` and `cuda` are version specifiers. `beside_built` is the evidence that it runs with a
-    torch that is not an official wheel.
+    `beside_built` is the evidence that it runs with a torch that is not an official wheel.
     """
 
     wheel: str
@@ -184,10 +182,7 @@ def list_nvcc_options(
 
 
 def format_arch_variable(archs: ArchVariable, targets: Sequence[Arch]) -> str:
-    """Format the targets for the variable of a setup.py, `80;120`.
-
-    The result has the newest known arch for each target whose code runs on the target.
-    """
+    """Format for a setup.py, as `80;120`, the newest known arch that runs on each target."""
     covering = set()
     for target in targets:
         known = archs.known or (Arch(target.major, target.minor),)

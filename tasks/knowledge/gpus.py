@@ -1,7 +1,4 @@
-"""Resolve the name of a GPU to its compute capability.
-
-The digits in product names mislead, so only the table in gpus.yaml decides.
-"""
+"""Resolve the name of a GPU to its compute capability with the table in gpus.yaml."""
 
 from __future__ import annotations
 
@@ -44,9 +41,8 @@ def _split_gpu_name(text: str) -> tuple[str, ...]:
 def _find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     """Return the known name nearest to `text` for each capability that it may mean, ascending.
 
-    If `text` has a model number, only names with the same number are near; if none exist, names
-    with a number that differs by a typing mistake. A number of another generation is not near, even
-    if the rest of the name is similar.
+    If `text` has a model number, the name must have it too, or one that differs by a typing
+    mistake.
     """
     numbers = _list_model_numbers(text)
     if not numbers:
@@ -109,11 +105,11 @@ _CAPABILITY_HINT = (
 def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     """Return the product, or the capability, that `text` names.
 
-    `RTX 5090`, `rtx5060ti`, `NVIDIA GeForce RTX 5090`, `H200`, `Tesla T4`, `5090`, `12.0`, `9.0a`
-    and `sm_120` are understood. A name of several products of one capability (`A100`, `Hopper`) is
-    kept as written. These names raise a `KnowledgeError` with a list or a suggestion: one of
-    several capabilities (`RTX 6000`, `Blackwell`), one that names only a product line (`RTX PRO`),
-    one that no toolkit compiles for (`Quadro 6000`), and an unknown one.
+    It understands `RTX 5090`, `rtx5060ti`, `NVIDIA GeForce RTX 5090`, `Tesla T4`, `5090`, `12.0`,
+    `9.0a` and `sm_120`, and keeps a name of several products of one capability (`A100`, `Hopper`).
+    Raises `KnowledgeError` with a list or a suggestion for a name of several capabilities (`RTX
+    6000`) or of a product line (`RTX PRO`), for a GPU that no toolkit compiles for, and for an
+    unknown one.
     """
     if text not in knowledge.gpus_by_text:
         knowledge.gpus_by_text[text] = _find_gpu(knowledge, text)
@@ -174,10 +170,7 @@ def summarize_gpus(knowledge: Knowledge, arch: Arch) -> str:
 
 
 def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
-    """Return the only kind of machine with that capability, and the names of its GPUs.
-
-    The machine is "" if any kind may have such GPUs.
-    """
+    """Return the only kind of machine with a capability ("" for several), and the GPUs."""
     base_arch = Arch(arch.major, arch.minor)
     gpus = [gpu for gpu in knowledge.gpus if gpu.arch == base_arch]
     machines = {gpu.machine for gpu in gpus}

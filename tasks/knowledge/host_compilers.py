@@ -27,10 +27,7 @@ _UNCHECKED_CXX_STANDARD = 20
 
 @dataclass(frozen=True)
 class HostCompiler:
-    """A compiler: its `name` in messages ("g++-14"), and its version, "" if not known.
-
-    For MSVC, the version is the toolset version, "14.44.35207".
-    """
+    """A compiler: its name in messages ("g++-14"), and its version, for MSVC of the toolset."""
 
     name: str
     kind: CompilerKind
@@ -81,6 +78,6 @@ def explain_compiler_rejection(limits: CompilerLimits, compiler: HostCompiler) -
 
 def parse_msc_ver(toolset: str) -> int | None:
     """Return the _MSC_VER of an MSVC toolset, 1944 for "14.44.35207", or None for another form."""
-    # Microsoft, "MSVC Toolset Minor Version Number 14.40 in VS 2022 v17.10": cl.exe of 14.NN is 19.NN
+    # cl.exe of toolset 14.NN is 19.NN: Microsoft, "MSVC Toolset Minor Version Number 14.40"
     parts = re.match(r"14\.(\d\d)(?:\.|$)", toolset)
     return 1900 + int(parts[1]) if parts else None

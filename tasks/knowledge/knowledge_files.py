@@ -115,10 +115,7 @@ def _convert_struct(row: Any, kind: type[F]) -> F:
 
 
 def _find_nested(row: Row, dotted: str) -> list[Any]:
-    """Return a list with the value of a dotted key; empty if there is no value.
-
-    If the key leads through a list, the value is the list of the values of the items.
-    """
+    """Return a list with the value, or list of values, of a dotted key; empty without a value."""
     value: Any = row
     try:
         for key in dotted.split("."):
@@ -292,7 +289,7 @@ class Knowledge:
     ) -> dict[str, F]:
         """Return the facts in a section of a file, by key, or by position from 1 if it is a list.
 
-        `complete` adds derived values to a row. The row has its key as the value of "name".
+        `complete` adds derived values to a row, which has its key as "name".
         """
         rows = self.read_notes(name).get(section)
         if not isinstance(rows, (dict, list)):

@@ -1,7 +1,4 @@
-"""Render docs/knowledge.md from config/knowledge, which has all facts and their evidence.
-
-`python -m tasks.cli.generated_files` writes the page; a test checks that it is current.
-"""
+"""Render docs/knowledge.md from config/knowledge (python -m tasks.cli.generated_files)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -137,8 +134,8 @@ def _render_table(head: str, rows: Iterable[Iterable[str]]) -> str:
 def _render_rows(head: str, rows: Iterable[Row], *first_keys: str) -> str:
     """Return a Markdown table of the rows; the last column is ✓ for a verified fact, else "?".
 
-    `head` has the column names. The key of a column is its name in lower case, with "_" for spaces.
-    `first_keys` are the keys of the first columns.
+    `head` has the column names, `first_keys` the keys of the first columns. Any other key is the
+    column name in lower case, with "_" for spaces.
     """
     names = head.split(" | ")
     keys = (*first_keys, *(name.lower().replace(" ", "_") for name in names[len(first_keys) :]))
@@ -207,8 +204,8 @@ def _format_wheel(
 ) -> str:
     """Format the newest or the oldest torch that has a wheel for a GPU: `2.7, cu128 by sm_120 ?`.
 
-    Of several wheels, the one on PyPI is named, else the one for the newest CUDA. `by` names the
-    cubin that the GPU runs if the wheel has no cubin for its arch.
+    The wheel is that on PyPI, else that for the newest CUDA. `by` names the cubin that the GPU runs
+    if the wheel has none for its arch.
     """
     releases = list(knowledge.releases.values())
     for release in reversed(releases) if newest else releases:

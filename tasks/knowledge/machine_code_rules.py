@@ -1,9 +1,4 @@
-"""Decide which machine code runs on which GPU.
-
-The rules are NVIDIA's (Blackwell compatibility guide), tested with ptxas. The rules for systems on
-a chip are from DEVICE_REQUIREMENT in torch/cuda/__init__.py of torch 2.15. toolkits.yaml has all
-rules and their evidence: `integrated`, `families` and `binary_rules`.
-"""
+"""Decide which machine code runs on which GPU, by NVIDIA's rules and the facts in toolkits.yaml."""
 
 from __future__ import annotations
 
@@ -42,12 +37,12 @@ def classify_compatibility(
     maker: str | None = None,
     driver: str | None = None,
 ) -> Compatibility:
-    """Return how `target` runs `code`: "native", "compatible" (a lower minor), "ptx" or "".
+    """Return how a GPU runs `code`: "native", "compatible" (a lower minor), "ptx", or "" for never.
 
-    "" means that `target` cannot run `code`. `maker` is the CUDA release that compiled the code:
-    Orin runs cubins of other archs only from 13.2 on. `driver` is the CUDA release of the driver,
-    which compiles no newer PTX. If either is None, the driver is assumed to compile the PTX. A
-    target with a suffix (`9.0a`) requires code for exactly that arch.
+    `maker` is the CUDA release that compiled the code: Orin runs cubins of other archs only from
+    13.2 on. `driver` is the CUDA release of the driver, which compiles no newer PTX. If either is
+    None, the driver is assumed to compile the PTX. A target with a suffix (`9.0a`) requires exactly
+    that arch.
     """
     readable_ptx = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
     if target.suffix:
@@ -94,8 +89,9 @@ def _can_run_cubin(knowledge: Knowledge, cubin: Arch, target: Arch, maker: str |
     if cubin.suffix:
         return target in knowledge.code_families.get(cubin, ())
     if chip := knowledge.integrated_gpus.get(target):
-        is_since = parse_major_minor(maker or "") >= parse_major_minor(chip.since or "999")
-        return cubin in (chip.runs | chip.runs_since if is_since else chip.runs)
+        if maker and chip.since and parse_major_minor(maker) >= parse_major_minor(chip.since):
+            return cubin in chip.runs | chip.runs_since
+        return cubin in chip.runs
     is_same_major = cubin.major == target.major and cubin.minor <= target.minor
     return is_same_major and cubin not in knowledge.integrated_gpus
 

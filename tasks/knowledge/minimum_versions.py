@@ -23,8 +23,7 @@ def find_too_old_versions(
 ) -> tuple[MinimumVersion, ...]:
     """Return the entry of each version in `combination` that is certainly too old, in file order.
 
-    The texts of an entry name the current and the required version. If a stage fixes the problem,
-    its level is "info".
+    The texts name the versions. If a stage fixes the problem, the level is "info".
     """
     found = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
     return tuple(filter(None, found))

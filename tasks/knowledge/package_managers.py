@@ -22,9 +22,9 @@ class PackageManager(Struct, frozen=True, kw_only=True):
 class PackageManagers(Struct, frozen=True, kw_only=True):
     """The known package managers and packages.
 
-    `names` are package names for display: "blas" is "OpenBLAS and its headers". `releases` has the
-    versions that a system release provides: "debian-12" has the versions of "python" and of "gcc".
-    `anywhere` has install commands that work on every system, by package.
+    `names` are for display: "blas" is "OpenBLAS and its headers". `releases` has the versions of
+    "python" and "gcc" that a system release provides ("debian-12"). `anywhere` has install commands
+    that work on every system, by package.
     """
 
     names: Mapping[str, str]
@@ -39,7 +39,7 @@ def find_install_command(
     """Return the install command, such as `sudo apt install g++-14`; an empty string if unknown.
 
     `systems` are the names of the user's system, the most specific first; `words` are the versions
-    in the package names. A known release of the user's system must have packages of these versions.
+    in the package names, which a known release of the system must provide.
     """
     facts = knowledge.package_managers
     managers = (one for name in systems for one in facts.managers if name in one.systems)

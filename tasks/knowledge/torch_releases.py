@@ -90,10 +90,10 @@ def _describe_missing_code(
 
 @dataclass(frozen=True)
 class SelectedWheel:
-    """An official wheel.
+    """An official wheel. `cuda` is None for a CPU wheel.
 
-    `cuda` is None for a CPU wheel. `index` is the URL of its index, an empty string for pip's default
-    index. `verified` is True if the machine code of this exact release was inspected, not inferred.
+    `index` is the URL of its index, empty for the default index of pip. `verified` is True if the
+    machine code of this exact release was inspected, not inferred.
     """
 
     cuda: str | None
@@ -105,9 +105,8 @@ class SelectedWheel:
 def find_release(knowledge: Knowledge, version: str) -> Release:
     """Return the release of a version: `2.7`, `v2.7.1`, `2.7.1+cu128` or `2.16.0.dev20261101`.
 
-    A pre-release of the next minor after the newest known one gets the facts of that newest one,
-    with its own `channel` and a status that marks them as assumed. Raises `KnowledgeError` for any
-    other unknown version.
+    A pre-release of the next minor version gets the facts of the newest known one, with a status
+    that marks them as assumed. Raises `KnowledgeError` for any other unknown version.
     """
     match = re.match(r"v?(\d+)\.(\d+)(?:\.\d+)?", version.strip())
     if not match:
@@ -145,8 +144,7 @@ def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
     """Return the official wheel with a cubin for every target: PyPI's, else the newest CUDA's.
 
     `cuda` fixes the CUDA release, `python` (`3.12.4`) the version of the interpreter. No targets
-    means the CPU wheel. Suffixes of targets are dropped: the GPU must be supported. Return None
-    without such a wheel; `explain_missing_wheel` returns the reason.
+    means the CPU wheel. Return None without such a wheel; `explain_missing_wheel` says why.
     """
     release = find_release(knowledge, version)
     if not _has_python_wheel(release, python, system, machine) or release.channel == "nowhere":
@@ -247,10 +245,7 @@ def is_python_supported(release: Release, python: str) -> bool:
 def find_wheel_pythons(
     release: Release, system: str, machine: str, *, pypi: bool = False
 ) -> tuple[str, str]:
-    """Return the first and last Python with a wheel for that platform; with `pypi`, one on PyPI.
-
-    The last Python is "" if there is no wheel.
-    """
+    """Return the first and last Python ("" for none) with a wheel for a platform, or on PyPI."""
     last_pythons = [
         limit.last
         for limit in release.fewer_pythons

@@ -9,8 +9,8 @@ import pytest
 
 from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError
+from tasks.doctor import examine_host as judged
 from tasks.doctor import host_facts_io
-from tasks.doctor import network_checks as judged
 from tasks.doctor.examine_host import build_probe_request
 from tasks.doctor.host_facts import HostFacts, RequiredUrl
 from tasks.knowledge.mirrors import DEFAULT_INDEX, apply_index_mirror, collect_mirror_replacements

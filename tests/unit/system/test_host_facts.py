@@ -19,7 +19,7 @@ from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
 from tasks.core.errors import MissingToolError
 from tasks.core.model import Host, InstalledTorch, Interpreter
 from tasks.doctor import folder_facts_io, host_facts_io
-from tasks.doctor.examine_host import build_probe_request, check_host
+from tasks.doctor.examine_host import INDEX, build_probe_request, check_host
 from tasks.doctor.host_facts import (
     VARIABLES,
     InstalledExtension,
@@ -32,7 +32,6 @@ from tasks.doctor.host_facts import (
     VisualStudio,
 )
 from tasks.doctor.host_facts_io import read_host_facts
-from tasks.doctor.network_checks import INDEX
 from tasks.knowledge.gpus import NvidiaDriver
 from tasks.knowledge.mirrors import apply_mirror
 from tasks.system import files, git, process_group, shell
