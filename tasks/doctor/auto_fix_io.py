@@ -56,10 +56,8 @@ def run_with_auto_fix(
             fix = _choose_auto_fix(stage, explanation, profile)
             if fix is None:
                 raise
-            print_warning(
-                f"{stage.name} failed: {error.cause}. "
-                f"build.auto_fix runs the stage once more, with {fix.description}"
-            )
+            retry = f"build.auto_fix runs the stage once more, with {fix.description}"
+            print_warning(f"{stage.name} failed: {error.cause}. {retry}")
     with MEMORY_MONITOR.observe_memory() as memory:
         try:
             fix.before()

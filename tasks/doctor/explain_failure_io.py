@@ -241,7 +241,9 @@ def build_profile_placeholders(
 ) -> dict[str, str]:
     """Return the placeholder values for a log of `profile`; `stage` is None if unknown."""
     choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
-    build, settings_file = Path(layout.build), _find_settings_file(profile)
+    build, settings_file = Path(layout.build), _LOCAL_FILE  # config/local.yaml if it is used
+    if not any(place.startswith(_LOCAL_FILE) for place in profile.loaded.origin.values()):
+        settings_file = f"config/profiles/{layout.profile.partition('@')[0]}.yaml"
     jobs = facts.jobs or 0 if facts else 0
     safe_jobs = capacity.compute_safe_jobs()
     fewer = min(jobs // 2, safe_jobs) if jobs > 1 else safe_jobs // 2
@@ -269,7 +271,7 @@ def build_profile_placeholders(
     }
     placeholders = {name: value for name, value in candidates.items() if value}
     versions = {"python": profile.host.python.minor}  # package names may contain them
-    versions |= {"gcc": placeholders["gcc"]} if "gcc" in placeholders else {}
+    versions |= {name: value for name, value in placeholders.items() if name == "gcc"}
     systems = operating_system.list_system_names()
     for name in knowledge.package_managers.names:
         if text := package_managers.find_install_command(knowledge, systems, name, **versions):
@@ -287,13 +289,6 @@ def suggest_other_torch(profile: Profile) -> str:
     )
 
 
-def _find_settings_file(profile: Profile) -> str:
-    """Return the file to change a setting in: config/local.yaml if used, else the profile."""
-    if any(location.startswith(_LOCAL_FILE) for location in profile.loaded.origin.values()):
-        return _LOCAL_FILE
-    return f"config/profiles/{profile.layout.profile.partition('@')[0]}.yaml"
-
-
 def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str, str]:
     """Return the placeholders for the failed extension, or for the PyTorch tree."""
     if stage and stage.kind == "extensions":
@@ -303,9 +298,7 @@ def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str
             "own_tree": job.location if job.kind == "path" else "",
             "without_submodules": name if job.kind == "git" and not job.submodules else "",
         }
-    tree = next(
-        (source_stage.job.tree for source_stage in profile.plan.find_stages("source")), None
-    )
+    tree = next((one.job.tree for one in profile.plan.find_stages("source")), None)
     is_managed = tree is None or tree.is_relative_to(profile.layout.build)
     return {"tree" if is_managed else "own_tree": str(tree or "")}
 
@@ -316,9 +309,8 @@ def _build_cuda_placeholders(profile: Profile) -> dict[str, str]:
     cuda = choice.toolkit.version or choice.cuda or ""
     home = next((kit.home for kit in profile.host.toolkits if kit.release == cuda), "")
     capable = list_capable_toolkits(knowledge, choice.targets) if choice.targets else ()
-    placeholders = {"cuda": cuda, "home": home}
-    if capable and cuda and cuda not in capable:
-        placeholders["toolkit_for_archs"] = capable[0]
+    other = capable[0] if capable and cuda and cuda not in capable else ""
+    placeholders = {"cuda": cuda, "home": home, "toolkit_for_archs": other}
     try:
         toolkit = find_toolkit(knowledge, cuda)
     except KnowledgeError:

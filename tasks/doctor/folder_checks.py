@@ -160,10 +160,9 @@ def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
         return report_ok("long-paths", "Windows accepts paths of more than 260 characters")
     build: PurePath = profile.layout.build if profile else s.root
     remaining = MAX_PATH - len(str(build))
-    command = (
-        "New-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem LongPathsEnabled "
-    )
-    command += "-Value 1 -PropertyType DWORD -Force; git config --global core.longpaths true"
+    key = r"HKLM:\SYSTEM\CurrentControlSet\Control\FileSystem"
+    command = f"New-ItemProperty {key} LongPathsEnabled -Value 1 -PropertyType DWORD -Force; "
+    command += "git config --global core.longpaths true"
     hint = format_command(command, "run in PowerShell as an administrator:")
     message = f"long paths are off: {remaining} characters are left below {build}"
     if profile and profile.choice.strategy == "source" and remaining < MAX_BUILD_SUBPATH:
@@ -225,9 +224,8 @@ def check_submodules(s: HostFacts, profile: Profile | None, knowledge: Knowledge
     elif not s.unfetched:
         yield report_ok("submodules", "no folder of an extension lacks its submodules")
     else:
-        optional = {
-            stage.job.name for stage in profile.plan.find_stages("extensions") if stage.job.optional
-        }
+        jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
+        optional = {job.name for job in jobs if job.optional}
         for missing in s.unfetched:
             is_optional = missing.extension in optional
             yield _report_missing_submodules(missing, knowledge, optional=is_optional)
@@ -243,9 +241,8 @@ def _report_missing_submodules(
     """
     extension = knowledge.extensions.get(missing.extension)
     required = [missing.source / path for path in (extension.submodules if extension else ())]
-    is_needed = any(
-        missing.source.is_relative_to(folder) or folder in required for folder in missing.folders
-    )
+    parents = (missing.source, *missing.source.parents)
+    is_needed = any(folder in (*parents, *required) for folder in missing.folders)
     folders = format_short_list([str(folder) for folder in missing.folders], 3)
     verb, pronoun = ("are", "them") if len(missing.folders) > 1 else ("is", "it")
     consequence = "does not build without" if is_needed else "may need"

@@ -154,11 +154,9 @@ def find_unsafe_paths(request: ProbeRequest) -> tuple[UnsafePath, ...] | None:
 
 
 # Syntax: git-config(1), "Syntax"; keys: gitmodules(5)
-_GITMODULES_SECTION = re.compile(r"^\s*\[", re.MULTILINE)
-_GITMODULES_PATH = re.compile(
-    r"^\s*path\s*=\s*\"?([^\"#;\n]+?)\"?\s*(?:[#;].*)?$", re.MULTILINE | re.I
-)
-_NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.MULTILINE | re.I)
+_GITMODULES_SECTION = re.compile(r"^\s*\[", re.M)
+_GITMODULES_PATH = re.compile(r"^\s*path\s*=\s*\"?([^\"#;\n]+?)\"?\s*(?:[#;].*)?$", re.M | re.I)
+_NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.M | re.I)
 
 
 def find_missing_submodules(request: ProbeRequest) -> tuple[MissingSubmodules, ...] | None:

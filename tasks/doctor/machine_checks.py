@@ -140,10 +140,8 @@ def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckR
         steps = "write swap=16GB under [wsl2] in %UserProfile%\\.wslconfig, then run in Windows:"
         hint = format_command("wsl --shutdown", steps)
     else:
-        hint = format_command(
-            "sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && "
-            "sudo mkswap /swapfile && sudo swapon /swapfile"
-        )
+        command = "sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && "
+        hint = format_command(f"{command}sudo mkswap /swapfile && sudo swapon /swapfile")
     message = f"{message}, and {format_size(memory.limit_mib)} of memory"
     return report_warning("swap", message, hint)
 

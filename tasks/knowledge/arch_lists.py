@@ -91,10 +91,8 @@ def _find_ptx_arch(ordered: Sequence[Arch]) -> Arch:
     unsuffixed = [arch for arch in ordered if not arch.suffix]
     if not unsuffixed:
         top = ordered[-1]
-        raise KnowledgeError(
-            f"PTX for {top} does not run on later GPUs",
-            hint=f'add "{top.major}.{top.minor}" to target.gpus, or set target.ptx: false',
-        )
+        hint = f'add "{top.major}.{top.minor}" to target.gpus, or set target.ptx: false'
+        raise KnowledgeError(f"PTX for {top} does not run on later GPUs", hint=hint)
     return unsuffixed[-1]
 
 
@@ -139,10 +137,8 @@ def parse_cmake_archs(knowledge: Knowledge, cuda: str, text: str) -> MachineCode
         return MachineCode(frozenset(cubins), frozenset([max(majors)]))
     matches = [_CMAKE_ARCH_PATTERN.fullmatch(item) for item in text.split(";")]
     if not all(matches):
-        raise KnowledgeError(
-            f'"{text}" is not a list of architectures that is the same on every machine',
-            hint=_CMAKE_ARCHS_EXAMPLE,
-        )
+        message = f'"{text}" is not a list of architectures that is the same on every machine'
+        raise KnowledgeError(message, hint=_CMAKE_ARCHS_EXAMPLE)
     archs = [(Arch.parse_capability(f"sm_{item[1]}"), item[2]) for item in matches if item]
     return MachineCode(
         cubins=frozenset(arch for arch, code_kind in archs if code_kind != "virtual"),
@@ -156,10 +152,9 @@ def require_covered_targets(
     """Raise `KnowledgeError` if `code`, the result of the arch list `text`, leaves out a target."""
     absent = [str(target) for target in targets if not can_run_code(knowledge, code, target)]
     if absent:
-        raise KnowledgeError(
-            f'the arch list "{text}" leaves out {", ".join(absent)} of target.gpus',
-            hint="remove the list, so that target.gpus decides; or add the archs to the list",
-        )
+        hint = "remove the list, so that target.gpus decides; or add the archs to the list"
+        message = f'the arch list "{text}" leaves out {", ".join(absent)} of target.gpus'
+        raise KnowledgeError(message, hint=hint)
 
 
 def _build_arch_error(knowledge: Knowledge, text: str, name: str, reader: str) -> KnowledgeError:

@@ -37,10 +37,8 @@ class Cost:
         """Return the cost with that many compilers in parallel; its `core_seconds` are 0."""
         if self.seconds is None:
             return self
-        least, most = (
-            total - parallel + math.ceil(parallel / max(cores, 1))
-            for total, parallel in zip(self.seconds, self.core_seconds, strict=True)
-        )
+        times = zip(self.seconds, self.core_seconds, strict=True)
+        least, most = (total - core + math.ceil(core / max(cores, 1)) for total, core in times)
         return replace(self, seconds=(least, most), core_seconds=(0, 0))
 
 

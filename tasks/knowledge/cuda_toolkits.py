@@ -51,22 +51,18 @@ def list_published_toolkits(
     Releases that cannot compile for every arch, or are known to fail, are left out.
     """
     required = tuple(archs)
-    return tuple(
-        cuda
-        for cuda in dict.fromkeys((release.pypi_cuda, *release.cudas_built))
-        if cuda in list_capable_toolkits(knowledge, required)
-        and not is_known_to_fail(knowledge, release.patch, cuda, required, system)
-    )
+    published = dict.fromkeys((release.pypi_cuda, *release.cudas_built))
+    able = [cuda for cuda in published if cuda in list_capable_toolkits(knowledge, required)]
+    query = (required, system)
+    return tuple(x for x in able if not is_known_to_fail(knowledge, release.patch, x, *query))
 
 
 def is_known_to_fail(
     knowledge: Knowledge, torch: str, cuda: str, archs: Iterable[Arch], system: System
 ) -> bool:
     """Return True if that torch is known not to build with that CUDA for one of `archs`."""
-    versions = Combination(
-        system=system, cuda=cuda, torch=torch, archs=(*archs,), strategy="source"
-    )
-    return any(problem.level == "error" for problem in find_known_bad(knowledge, versions))
+    build = Combination(system=system, cuda=cuda, torch=torch, strategy="source", archs=(*archs,))
+    return any(problem.level == "error" for problem in find_known_bad(knowledge, build))
 
 
 def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> Toolkit:

@@ -189,10 +189,9 @@ def format_arch_variable(archs: ArchVariable, targets: Sequence[Arch]) -> str:
         able = [a for a in known if a.major == target.major and a.minor <= target.minor]
         if not able:
             names = ", ".join(map(str, known))
-            raise KnowledgeError(
-                f"its setup.py compiles only for {names}, not for {target}",
-                hint=f"remove the extension, or remove {target} from target.gpus",
-            )
+            hint = f"remove the extension, or remove {target} from target.gpus"
+            message = f"its setup.py compiles only for {names}, not for {target}"
+            raise KnowledgeError(message, hint=hint)
         covering.add(max(able))
     return ";".join(f"{arch.major}{arch.minor}" for arch in sorted(covering))
 

@@ -49,11 +49,8 @@ def _find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
         nearest = max(knowledge.gpus, key=lambda gpu: _compute_similarity(text, gpu.name))
         return [nearest] if _compute_similarity(text, nearest.name) >= _MIN_SIMILARITY else []
     lookalikes = {number.translate(_LOOKALIKE_DIGITS) for number in numbers}  # 509O
-    swapped = {
-        number[:index] + number[index + 1] + number[index] + number[index + 2 :]
-        for number in numbers
-        for index in range(len(number) - 1)
-    }
+    places = [(number, index) for number in numbers for index in range(len(number) - 1)]
+    swapped = {n[:index] + n[index + 1] + n[index] + n[index + 2 :] for n, index in places}
     shorter = _drop_one_character(numbers)  # a replaced digit is another GPU
     ways: tuple[Callable[[set[str]], set[str]], ...] = (
         lambda known: known & numbers,
@@ -74,12 +71,8 @@ def _find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
 
 
 def _drop_one_character(numbers: set[str]) -> set[str]:
-    return {
-        number[:index] + number[index + 1 :]
-        for number in numbers
-        if len(number) > _MIN_MODEL_DIGITS
-        for index in range(len(number))
-    }
+    long = [number for number in numbers if len(number) > _MIN_MODEL_DIGITS]
+    return {number[:i] + number[i + 1 :] for number in long for i in range(len(number))}
 
 
 def _list_model_numbers(text: str) -> set[str]:
@@ -96,9 +89,9 @@ def _compute_similarity(text: str, name: str) -> float:
 _CAPABILITY_PATTERN = re.compile(r"\d{1,2}\.\d[af]?|(?:sm_|compute_)\d{2,3}[af]?")
 _RTX_SERIES = re.compile(r"NVIDIA GeForce RTX (\d)0\d\d\b")
 _MAX_NAMED_GPUS = 3
+_QUERY_COMMAND = "nvidia-smi --query-gpu=compute_cap --format=csv"
 _CAPABILITY_HINT = (
-    'write its compute capability, such as "12.0". To print it, run: '
-    "nvidia-smi --query-gpu=compute_cap --format=csv"
+    f'write its compute capability, such as "12.0". To print it, run: {_QUERY_COMMAND}'
 )
 
 
@@ -136,10 +129,8 @@ def _find_gpu(knowledge: Knowledge, text: str) -> GpuFact:
         raise _build_unknown_gpu_error(knowledge, text)
     if not words or family or len({gpu.arch for gpu in matches}) > 1:
         choices = f"{':' if words else ', such as'} {_format_gpu_choices(matches)}"
-        raise KnowledgeError(
-            f'several GPUs match "{text}"{choices}',
-            hint="write the full name or the compute capability",
-        )
+        hint = "write the full name or the compute capability"
+        raise KnowledgeError(f'several GPUs match "{text}"{choices}', hint=hint)
     # The name with the fewest words, else all of them by the name as written
     fewest_words = min(len(_split_gpu_name(gpu.name)) for gpu in matches)
     plainest = [gpu for gpu in matches if len(_split_gpu_name(gpu.name)) == fewest_words]
@@ -191,10 +182,8 @@ def _resolve_capability(knowledge: Knowledge, text: str) -> GpuFact:
     status = next((toolkit.status for toolkit in toolkits if arch in toolkit.makes), None)
     if status is None:
         known = {cubin for kit in toolkits for cubin in kit.makes if not cubin.suffix}
-        raise KnowledgeError(
-            f'no known CUDA toolkit compiles for "{text}"',
-            hint=f"choose one of {', '.join(map(str, sorted(known)))}",
-        )
+        hint = f"choose one of {', '.join(map(str, sorted(known)))}"
+        raise KnowledgeError(f'no known CUDA toolkit compiles for "{text}"', hint=hint)
     return GpuFact(f"compute capability {arch}", arch, status)
 
 

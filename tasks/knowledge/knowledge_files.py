@@ -38,10 +38,8 @@ _EXPECTED_TYPES = {
     "array": "a list",
     "object": "a mapping",
 }
-_REPAIR_HINT = (
-    "run: git diff config/knowledge. To list every mistake, run: "
-    "python -m tasks.knowledge.knowledge_files_io"
-)
+_CHECK_COMMAND = "python -m tasks.knowledge.knowledge_files_io"
+_REPAIR_HINT = f"run: git diff config/knowledge. To list every mistake, run: {_CHECK_COMMAND}"
 
 
 class _UnsupportedYamlError(Exception):
@@ -100,9 +98,9 @@ class _YamlReader:
     def _read_plain_scalar(self, text: str) -> Any:
         if text not in self.known_scalars:
             tag = self.resolve_tag(ScalarNode, text, _PLAIN_SCALAR)
-            self.known_scalars[text] = (
-                text if tag == _STRING_TAG else self.construct_scalar(ScalarNode(tag, text))
-            )
+            is_text = tag == _STRING_TAG
+            value = text if is_text else self.construct_scalar(ScalarNode(tag, text))
+            self.known_scalars[text] = value
         return self.known_scalars[text]
 
 
@@ -239,9 +237,8 @@ class Knowledge:
         limits = self.read_table("pytorch", "fewer_pythons", facts.PythonLimit).values()
 
         def add_limits(row: Row) -> Row:
-            return row | {
-                "fewer_pythons": [each for each in limits if row["name"] in each.releases]
-            }
+            applicable = [limit for limit in limits if row["name"] in limit.releases]
+            return row | {"fewer_pythons": applicable}
 
         return self.read_table("pytorch", "releases", facts.Release, add_limits)
 

@@ -71,6 +71,8 @@ _NOTE_TEMPLATES = {
     "own_jobs": "a number of jobs",
     "independent": "`{wheel}` with any torch {torch}, CUDA {cuda}",
 }
+_TOO_OLD_HEAD = "name | capability | generation | last CUDA"
+_TOO_OLD_KEYS = ("names", "cc", "generation", "last_toolkit")
 _CONDITION_LABELS = {"cuda": "CUDA", "system": "", "archs": "a GPU of", "python": "Python"}
 
 
@@ -105,11 +107,7 @@ def render_page(knowledge: Knowledge) -> str:
         "## Names that mislead\n",
         _render_rows("name | capability | why", gpu_notes["traps"], "names", "cc"),
         "## Cards that no toolkit compiles for any more\n",
-        _render_rows(
-            "name | capability | generation | last CUDA",
-            gpu_notes["too_old"],
-            *("names", "cc", "generation", "last_toolkit"),
-        ),
+        _render_rows(_TOO_OLD_HEAD, gpu_notes["too_old"], *_TOO_OLD_KEYS),
         "## Common claims that are wrong\n",
         _render_rows("claim | truth", gpu_notes["contradictions_settled"]),
     ]
@@ -225,10 +223,8 @@ def _format_wheel(
 def _render_toolkits(knowledge: Knowledge) -> Iterator[str]:
     msvc = knowledge.toolkit_notes["msvc_versions"]["text"].split(". ")[0]
     yield _TOOLKIT_SECTION.format(msvc=msvc)
-    yield _render_table(
-        "CUDA | new | gone | GCC | clang | `_MSC_VER` | driver: Linux | Windows | PyPI",
-        _list_toolkit_rows(knowledge),
-    )
+    head = "CUDA | new | gone | GCC | clang | `_MSC_VER` | driver: Linux | Windows | PyPI"
+    yield _render_table(head, _list_toolkit_rows(knowledge))
     for row in knowledge.toolkit_notes["never_shipped"]:
         yield f"CUDA {row['cuda']}: {row['text']} {_mark(row)}\n"
 
@@ -290,10 +286,8 @@ def _list_notes(row: Row) -> Iterator[str]:
 def _format_setting(row: Row) -> str:
     variables = [f"{name}={value}" for name, value in row.get("env", {}).items()]
     options = [f"nvcc {option}" for option in row.get("nvcc", ())]
-    names, conditions = (
-        ", ".join(f"`{word}`" for word in variables + options),
-        _format_conditions(row),
-    )
+    names = ", ".join(f"`{word}`" for word in variables + options)
+    conditions = _format_conditions(row)
     return f"{names} for {conditions}" if conditions else names
 
 
