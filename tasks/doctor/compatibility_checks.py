@@ -97,16 +97,14 @@ def _check_gpus(s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None) -> 
 
 def _report_silent_gpus(nvidia: NvidiaDriver, names: str, *, must_assume: bool) -> CheckResult:
     """Report GPUs that do not respond. Otherwise the build could silently target other GPUs."""
-    if nvidia.trouble:
-        message = f"the driver cannot list its GPUs: {nvidia.trouble}"
-    else:
+    message = f"the driver cannot list its GPUs: {nvidia.trouble}"
+    if not nvidia.trouble:
         message = f"{nvidia.lost} GPU{'s do' if nvidia.lost > 1 else ' does'} not respond"
         message = f"{names}; {message}" if names else message
+    hint = format_command("nvidia-smi", "restart the machine, or read the error message of:")
     if "mismatch" in nvidia.trouble.lower():
         steps = "restart the machine: the driver was upgraded while it was in use"
         hint = format_command("sudo reboot", steps)
-    else:
-        hint = format_command("nvidia-smi", "restart the machine, or read the error message of:")
     if must_assume and not names:
         message += "; the build would assume another GPU"
         hint += '\nor name the GPU, for example target.gpus: ["RTX 4090"]'
@@ -137,10 +135,9 @@ def _check_targets(nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult
     setting = ", ".join(f'"{arch}"' for arch in combined)
     facts = (profile.loaded.settings, profile.host, profile.knowledge)
     what_if = WhatIf(*facts, resolve_without_suggestions)
+    hint = f"to build for this machine, set target.gpus: [{setting}]"
     if what_if.resolve_with(target={"gpus": combined}) is None:
         hint = f"no known torch and CUDA support all of {setting}: use another profile"
-    else:
-        hint = f"to build for this machine, set target.gpus: [{setting}]"
     message = f"{target_names}: {gpu_names} in this machine cannot run this code"
     return report_warning("targets", message, hint)
 

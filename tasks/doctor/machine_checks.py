@@ -308,10 +308,8 @@ def _check_ninja(s: HostFacts, profile: Profile | None) -> CheckResult:
 
 def is_in_build_folder(path: str, profile: Profile | None) -> bool:
     """Return True if the program is in the build directory, False without a profile."""
-    if profile is None:
-        return False
-    build = profile.layout.build
-    return type(build)(path).is_relative_to(build)
+    build = profile.layout.build if profile else None
+    return build is not None and type(build)(path).is_relative_to(build)
 
 
 def parse_tool_version(text: str) -> Version | None:

@@ -151,7 +151,6 @@ def _complete_package_manager(row: Row) -> Row:
 
 
 def _drop_statuses(value: Any) -> Any:
-    """Return the mapping without `status`, also in nested mappings."""
     if not isinstance(value, dict):
         return value
     return {key: _drop_statuses(entry) for key, entry in value.items() if key != "status"}
@@ -170,7 +169,7 @@ def _table(
 
 
 def _list(name: str, section: str, kind: type[F]) -> cached_property[tuple[F, ...]]:
-    """Return a cached property: the facts in a section of the file `name`, in the file's order."""
+    """Return a property with the facts in a section of a file, in the order of the file."""
     return cached_property(lambda knowledge: (*knowledge.read_table(name, section, kind).values(),))
 
 
