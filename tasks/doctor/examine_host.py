@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tasks.core.check_ids import ALL_CHECK_IDS, CHECK_IDS, CheckId
-from tasks.core.deps_model import CompilerLimits
 from tasks.core.errors import OFFLINE_HINT
+from tasks.doctor import compatibility_checks, folder_checks, machine_checks
 from tasks.doctor.check_result import (
     NO_PROFILE,
     CheckResult,
@@ -20,26 +20,7 @@ from tasks.doctor.check_result import (
     report_unchecked,
     report_warning,
 )
-from tasks.doctor.compatibility_checks import (
-    check_known_bad,
-    check_toolkit_and_gpus,
-    check_torch_compilers,
-)
-from tasks.doctor.folder_checks import (
-    check_folders,
-    check_leftovers,
-    check_merge_conflicts,
-    check_submodules,
-    check_write_access,
-)
 from tasks.doctor.host_facts import ProbeRequest, RequiredUrl
-from tasks.doctor.machine_checks import (
-    check_build_tools,
-    check_compilers,
-    check_machine,
-    check_python,
-    find_deps_job,
-)
 from tasks.knowledge.mirrors import apply_index_mirror, apply_mirror
 from tasks.knowledge.resource_estimates import ALL_PLACES
 from tasks.settings.compile_workers import DISTRIBUTOR_PROGRAMS, build_distribution_settings
@@ -62,7 +43,7 @@ def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> 
     """Return the paths, programs and URLs to inspect; without a profile, those that need none."""
     if profile is None:
         return ProbeRequest(root, host, tuple((place, root) for place in ALL_PLACES[:-1]))
-    deps, source = find_deps_job(profile), _find_source_job(profile)
+    source = _find_source_job(profile)
     extensions = [stage.job for stage in profile.plan.find_stages("extensions")]
     layout, settings, choice = profile.layout, profile.loaded.settings, profile.choice
     path_type = type(layout.build)
@@ -71,9 +52,7 @@ def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> 
     own_tree = source.tree if source and source.kind == "path" else None
     checkouts = [(f"extensions ({job.name}).path", folder) for job, folder in own_folders]
     torch = choice.python.torch if choice.strategy == "existing" else None
-    # This file exists if the build already uses most of its disk space
-    manifest = layout.compute_manifest_path("wheel")
-    build = settings.build
+    manifest, build = layout.compute_manifest_path("wheel"), settings.build
     return ProbeRequest(
         root=root,
         host=host,
@@ -81,15 +60,13 @@ def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> 
         build=layout.build,
         venv=layout.venv,
         torch=path_type(torch.folder) if torch else None,
+        # This file exists if the build already uses most of its disk space
         begun=(source.tree / "build" / "CMakeCache.txt" if source else manifest,),
         into=settings.install.into or "",
         installed=layout.compute_manifest_path("install"),
-        cc=deps.cc if deps else None,
-        cxx=deps.cxx if deps else None,
-        limits=deps.limits if deps else CompilerLimits(),
+        deps=machine_checks.find_deps_job(profile),
         toolkit_home=choice.toolkit.home,
         urls=() if settings.offline else (*_list_required_urls(profile),),
-        distributions=tuple(job.name for job in extensions),
         sources=tuple((job.name, job.original) for job in extensions),
         own=tuple((job.name, folder, folder / job.subdirectory) for job, folder in own_folders),
         checkouts=((("source.path", own_tree),) if own_tree else ()) + (*checkouts,),
@@ -223,20 +200,20 @@ def check_workers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
 
 
 _CHECKS = (
-    check_machine,
-    check_python,
-    check_build_tools,
-    check_compilers,
-    check_toolkit_and_gpus,
-    check_torch_compilers,
-    check_submodules,
-    check_merge_conflicts,
-    check_known_bad,
-    check_folders,
-    check_leftovers,
+    machine_checks.check_machine,
+    machine_checks.check_python,
+    machine_checks.check_build_tools,
+    machine_checks.check_compilers,
+    compatibility_checks.check_toolkit_and_gpus,
+    compatibility_checks.check_torch_compilers,
+    folder_checks.check_submodules,
+    folder_checks.check_merge_conflicts,
+    compatibility_checks.check_known_bad,
+    folder_checks.check_folders,
+    folder_checks.check_leftovers,
     check_network,
     check_workers,
-    check_write_access,
+    folder_checks.check_write_access,
 )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.core.deps_model import CompilerLimits
+from tasks.core.deps_model import DepsJob
 from tasks.core.model import Host
 from tasks.knowledge.cpp_extension import CppExtension
 from tasks.knowledge.gpus import NvidiaDriver
@@ -183,12 +183,9 @@ class ProbeRequest:
     begun: tuple[PurePath, ...] = ()
     into: str = ""
     installed: PurePath | None = None
-    cc: str | None = None
-    cxx: str | None = None
-    limits: CompilerLimits = field(default_factory=CompilerLimits)
+    deps: DepsJob | None = None
     toolkit_home: str = ""
     urls: tuple[RequiredUrl, ...] = ()
-    distributions: tuple[str, ...] = ()
     sources: tuple[tuple[str, PurePath], ...] = ()
     own: tuple[tuple[str, PurePath, PurePath], ...] = ()
     checkouts: tuple[tuple[str, PurePath], ...] = ()

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tasks.core.check_ids import CheckId
+from tasks.core.deps_model import CompilerLimits
 from tasks.core.errors import CommandFailedError, MissingToolError, redact_secrets
 from tasks.core.model import Command, Interpreter
 from tasks.doctor import folder_facts_io
@@ -238,7 +239,8 @@ def _find_installed_extensions(request: ProbeRequest) -> tuple[InstalledExtensio
     """
     python, found = request.host.python, []
     folders = [Path(python.torch.folder).parent] if python.torch else []
-    for folder, name in product((*folders, _find_user_site(python)), request.distributions):
+    names = dict(request.sources)
+    for folder, name in product((*folders, _find_user_site(python)), names):
         for info in folder.glob(f"{name.replace('-', '_')}-*.dist-info"):
             version = info.name.removesuffix(".dist-info").rpartition("-")[2]
             indexed = not (info / "direct_url.json").is_file()
@@ -256,7 +258,9 @@ def _find_tool(name: str) -> Tool:
 
 def _find_compiler(request: ProbeRequest) -> Tool:
     try:
-        compilers = toolchain.choose_compilers((request.cc, request.cxx), request.limits)
+        requested = (deps.cc, deps.cxx) if (deps := request.deps) else (None, None)
+        limits = deps.limits if deps else CompilerLimits()
+        compilers = toolchain.choose_compilers(requested, limits)
     except MissingToolError as error:
         return Tool(why=error.message, todo=error.hint)
     return Tool(compilers.cxx.path, compilers.cxx.version, why=compilers.why)

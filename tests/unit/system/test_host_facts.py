@@ -249,7 +249,8 @@ def test_probe_request_covers_all_profile_needs(yard: Path) -> None:
     profile = opened(yard).opened
     assert profile
     found = build_probe_request(yard, profile.host, profile)
-    assert found.cxx == "g++-13"
+    assert found.deps
+    assert found.deps.cxx == "g++-13"
     assert [(url.subject, url.url, url.optional) for url in found.urls] == [
         (INDEX, "https://pypi.org/simple", False),
         ("PyTorch's tree", "https://m.example/pytorch/pytorch.git", False),
@@ -353,9 +354,8 @@ def test_index_package_is_distinguished_from_local_file(tmp_path: Path) -> None:
     host = Host(
         "linux", "x86_64", Interpreter("/p", "3.12.1", InstalledTorch("2", None, str(torch)))
     )
-    given = request_facts(
-        tmp_path, host=host, build=tmp_path, distributions=("simple-knn", "gsplat")
-    )
+    sources = tuple((name, tmp_path) for name in ("simple-knn", "gsplat"))
+    given = request_facts(tmp_path, host=host, build=tmp_path, sources=sources)
     assert host_facts_io._find_installed_extensions(given) == (
         InstalledExtension("simple-knn", "1.2", str(tmp_path), indexed=True),
         InstalledExtension("gsplat", "1.0", str(tmp_path), indexed=False),
