@@ -117,7 +117,7 @@ def _choose_auto_fix(
 def _fetch_submodules(stage: Stage, profile: Profile) -> AutoFix | None:
     if stage.kind == "extensions" and stage.job.kind == "git" and not stage.job.submodules:
         return AutoFix("submodules: true", replace(stage.job, submodules=True))
-    source = next((source_stage.job for source_stage in profile.plan.find_stages("source")), None)
+    source = next((one.job for one in profile.plan.find_stages("source")), None)
     if stage.kind != "compile" or source is None or source.kind != "git":
         return None
     if not source.tree.is_relative_to(profile.layout.build):

@@ -33,7 +33,6 @@ from tasks.system.profile_hint import add_profile_argument
 
 if TYPE_CHECKING:
     from tasks.core.model import Stage
-    from tasks.diagnosis.failure_cause import Diagnosis
     from tasks.knowledge import Knowledge
     from tasks.lock.opened_profile_io import Profile
 

@@ -26,10 +26,9 @@ def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
     if release in knowledge.toolkits:
         return knowledge.toolkits[release]
     releases = list(knowledge.toolkits)
-    raise KnowledgeError(
-        f"CUDA {cuda} is not known; the known releases are {', '.join(releases)}",
-        hint=f"use {releases[-1]}, or describe {release} in config/knowledge/toolkits.yaml",
-    )
+    hint = f"use {releases[-1]}, or describe {release} in config/knowledge/toolkits.yaml"
+    message = f"CUDA {cuda} is not known; the known releases are {', '.join(releases)}"
+    raise KnowledgeError(message, hint=hint)
 
 
 def can_compile_arch(knowledge: Knowledge, cuda: str, arch: Arch) -> bool:
@@ -105,10 +104,9 @@ def list_toolkit_packages(
     toolkit = find_toolkit(knowledge, cuda)
     if not toolkit.pypi:
         published = [kit.cuda for kit in knowledge.toolkits.values() if kit.pypi]
-        raise KnowledgeError(
-            f"PyPI has no nvcc of CUDA {toolkit.cuda}, only of {published[0]} to {published[-1]}",
-            hint=f"install CUDA {toolkit.cuda} on the system, or use {published[-1]}",
-        )
+        known = f"only of {published[0]} to {published[-1]}"
+        hint = f"install CUDA {toolkit.cuda} on the system, or use {published[-1]}"
+        raise KnowledgeError(f"PyPI has no nvcc of CUDA {toolkit.cuda}, {known}", hint=hint)
     components = knowledge.toolkit_notes["pypi"]
     extras = [*components["extension"]["extras"]]
     extras += components["extension"]["inspect"] if toolkit.cuobjdump else []

@@ -122,14 +122,10 @@ def find_release(knowledge: Knowledge, version: str) -> Release:
         status = f"unverified: assumed to be as {newest.minor}"
         return replace(newest, minor=minor, patch=patch, channel=channel, status=status)
     if parse_major_minor(minor) < parse_major_minor(oldest):
-        raise KnowledgeError(
-            f"torch {version} is older than {oldest}, the oldest known",
-            hint="choose a later release in torch.version",
-        )
-    raise KnowledgeError(
-        f"torch {version} is newer than {newest.patch}, the newest known",
-        hint=f"describe torch {minor} in config/knowledge/pytorch.yaml",
-    )
+        message = f"torch {version} is older than {oldest}, the oldest known"
+        raise KnowledgeError(message, hint="choose a later release in torch.version")
+    message = f"torch {version} is newer than {newest.patch}, the newest known"
+    raise KnowledgeError(message, hint=f"describe torch {minor} in config/knowledge/pytorch.yaml")
 
 
 def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
@@ -226,13 +222,11 @@ def _explain_no_cuda_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     if cuda:
         torch = f"{torch} with CUDA {cuda_wheels[0].cuda}"
     missing = _describe_missing_code(knowledge, cuda_wheels, targets)
-    elsewhere = [
-        format_platform(wheel.system, wheel.machine)
-        for wheel in _list_cuda_wheels(release, cuda)
-        if not list_uncovered_archs(knowledge, wheel, targets)
-    ]
-    if elsewhere and all(list_uncovered_archs(knowledge, w, targets) for w in platform_wheels):
-        torch, missing = f"{torch} for {platform}", f"{missing}; the wheel for {elsewhere[0]} does"
+    wheels = _list_cuda_wheels(release, cuda)
+    able = [wheel for wheel in wheels if not list_uncovered_archs(knowledge, wheel, targets)]
+    if able and all(list_uncovered_archs(knowledge, w, targets) for w in platform_wheels):
+        other = format_platform(able[0].system, able[0].machine)
+        torch, missing = f"{torch} for {platform}", f"{missing}; the wheel for {other} does"
     return f"no official wheel of {torch} holds code for {missing}"
 
 
