@@ -144,11 +144,6 @@ class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
         suffixed = [replace(arch, suffix="a") for arch in self.a]
         return self.sm.union(suffixed, (replace(arch, suffix="f") for arch in self.f))
 
-    @property
-    def msvc(self) -> tuple[int, int]:
-        """The lowest _MSC_VER that this CUDA accepts, and the first rejected one above it."""
-        return self.msvc_min, self.msvc_below
-
 
 class WheelCode(Struct, frozen=True, kw_only=True, dict=True):
     """The machine code in a wheel."""

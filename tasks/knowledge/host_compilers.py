@@ -50,7 +50,8 @@ def find_compiler_limits(
     if not cuda:
         return limits
     kit = find_toolkit(knowledge, cuda)
-    return replace(limits, cuda=cuda, gcc_max=kit.gcc_max, clang_max=kit.clang_max, msvc=kit.msvc)
+    msvc = (kit.msvc_min, kit.msvc_below)
+    return replace(limits, cuda=cuda, gcc_max=kit.gcc_max, clang_max=kit.clang_max, msvc=msvc)
 
 
 def explain_compiler_rejection(limits: CompilerLimits, compiler: HostCompiler) -> str:

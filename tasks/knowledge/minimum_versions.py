@@ -41,11 +41,10 @@ def _check_minimum(
     if not minimum or not is_version_within(version, f"<{minimum}"):
         return None
     values = {"torch": combination.torch, "cuda": combination.cuda}
-    texts = {
-        name: getattr(row, name).format(here=current, least=minimum, **values)
-        for name in ("what", "fix", "symptom")
-    }
-    return replace(row, level="info" if row.cured else row.level, **texts)
+    texts = (row.what, row.fix, row.symptom)
+    what, fix, symptom = (text.format(here=current, least=minimum, **values) for text in texts)
+    level = "info" if row.cured else row.level
+    return replace(row, level=level, what=what, fix=fix, symptom=symptom)
 
 
 def _find_known_minimum(knowledge: Knowledge, row: MinimumVersion, combination: Combination) -> str:
