@@ -1,8 +1,7 @@
 """Run a failed stage once more with an automatic fix, if `build.auto_fix` is set.
 
-The fixes are fewer jobs, fetched submodules, forced includes and a build without isolation. They
-never change the user's sources: extensions are built in copies, and a PyTorch tree outside build/
-gets no fix that modifies it.
+No fix changes the user's sources: extensions are built in copies, and a PyTorch tree outside of
+build/ gets no fix that modifies it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.core.errors import MissingCodeError, TorchyardError
 from tasks.core.model import Stage
-from tasks.doctor import explain_failure_io, host_hints_io
+from tasks.doctor import explain_failure_io
 from tasks.jobs.out_of_memory import KilledAttempt, decide_retry
 from tasks.runlog.memory_monitor_io import MEMORY_MONITOR
 from tasks.system import git
@@ -41,10 +40,10 @@ class AutoFix:
 def run_with_auto_fix(
     stage: Stage, run: StageAction, profile: Profile
 ) -> tuple[tuple[Any, ...], str]:
-    """Run the stage; return its outputs and the description of the applied fix, "" if none was.
+    """Run the stage; return its outputs and the applied fix, or an empty string without a fix.
 
-    Raises the `TorchyardError` of the stage, with the cause of the failure if the log shows it.
-    An error that already has a hint gets no fix.
+    Raises the `TorchyardError` of the stage, with the cause of the failure if the log shows it. An
+    error that already has a hint gets no fix.
     """
     with MEMORY_MONITOR.observe_memory() as memory:
         try:
@@ -57,10 +56,8 @@ def run_with_auto_fix(
             fix = _choose_auto_fix(stage, explanation, profile)
             if fix is None:
                 raise
-            print_warning(
-                f"{stage.name} failed: {error.cause}. "
-                f"build.auto_fix runs the stage once more, with {fix.description}"
-            )
+            retry = f"build.auto_fix runs the stage once more, with {fix.description}"
+            print_warning(f"{stage.name} failed: {error.cause}. {retry}")
     with MEMORY_MONITOR.observe_memory() as memory:
         try:
             fix.before()
@@ -78,13 +75,10 @@ def run_with_auto_fix(
 def _explain_safely(
     stage: Stage, error: TorchyardError, profile: Profile, memory: ObservedMemory
 ) -> FailureExplanation | None:
-    """Return the explanation of `error`, None if none exists.
-
-    An unreadable log or a bug in the diagnosis must not hide `error`.
-    """
+    """Return the explanation of `error`, None without one or if the diagnosis itself fails."""
     try:
         if isinstance(error, MissingCodeError):
-            error.hint = host_hints_io.suggest_other_torch(profile)
+            error.hint = explain_failure_io.suggest_other_torch(profile)
         return explain_failure_io.explain_error(stage, error, profile, memory)
     except (TorchyardError, OSError):
         return None
@@ -97,16 +91,18 @@ def _explain_safely(
 def _choose_auto_fix(
     stage: Stage, explanation: FailureExplanation, profile: Profile
 ) -> AutoFix | None:
-    """Return the fix for the diagnosed failure, None if none exists or it is already applied.
-
-    "no-build-isolation" is for the extension's requirements. The extension is never isolated.
-    """
+    """Return the fix for the diagnosed failure, None if none exists or it is already applied."""
     job, is_extension = stage.job, stage.kind == "extensions"
     failure = explanation.found.failure
     kind, _, header = (failure.auto_fix if failure else "").partition(" ")
     match kind:
-        case "fewer-jobs":
-            return _reduce_jobs(stage)
+        case "fewer-jobs":  # half of the jobs that memory allows, unless the job has as few
+            requested = getattr(job, "jobs", 1)
+            safe_jobs = capacity.compute_safe_jobs(most=requested or 0)
+            attempt = KilledAttempt(memory_short=True, jobs=None, safe_jobs=safe_jobs)
+            reduced = decide_retry(attempt).jobs
+            if reduced is not None and (requested is None or reduced < requested):
+                return AutoFix(f"build.jobs: {reduced}", replace(job, jobs=reduced))
         case "submodules":
             return _fetch_submodules(stage, profile)
         case "forced-include" if is_extension and header not in job.includes:
@@ -118,20 +114,10 @@ def _choose_auto_fix(
     return None
 
 
-def _reduce_jobs(stage: Stage) -> AutoFix | None:
-    """Return a fix with half of the jobs that memory allows, None if the job already has so few."""
-    requested = getattr(stage.job, "jobs", 1)
-    safe_jobs = capacity.compute_safe_jobs(most=requested or 0)
-    reduced = decide_retry(KilledAttempt(memory_short=True, jobs=None, safe_jobs=safe_jobs)).jobs
-    if reduced is None or (requested is not None and reduced >= requested):
-        return None
-    return AutoFix(f"build.jobs: {reduced}", replace(stage.job, jobs=reduced))
-
-
 def _fetch_submodules(stage: Stage, profile: Profile) -> AutoFix | None:
     if stage.kind == "extensions" and stage.job.kind == "git" and not stage.job.submodules:
         return AutoFix("submodules: true", replace(stage.job, submodules=True))
-    source = next((source_stage.job for source_stage in profile.plan.find_stages("source")), None)
+    source = next((one.job for one in profile.plan.find_stages("source")), None)
     if stage.kind != "compile" or source is None or source.kind != "git":
         return None
     if not source.tree.is_relative_to(profile.layout.build):

@@ -23,7 +23,7 @@ class CheckResult:
     """The result of a check: its `subject`, the message `seen`, and the hint `todo`.
 
     A line of the hint that begins with two spaces is a command to copy. `known` is the id of the
-    entry in config/knowledge that caused the result, or "".
+    entry in config/knowledge that caused the result, or an empty string.
     """
 
     id: CheckId
@@ -59,8 +59,7 @@ def report_unchecked(check: CheckId, why: str = "not inspected on this host") ->
 
 def format_install_hint(knowledge: Knowledge, s: HostFacts, package: str) -> str:
     """Return a hint to install a package on this host: a command to copy if one is known."""
-    command = package_managers.find_install_command(knowledge, s.systems, package)
-    if command:
+    if command := package_managers.find_install_command(knowledge, s.systems, package):
         return format_command(command)
     return package_managers.format_install_hint(knowledge, s.systems, package)
 

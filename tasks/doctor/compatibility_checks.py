@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import PurePath, PureWindowsPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from tasks.core.check_ids import CheckId
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.core.resolution import Combination
@@ -24,11 +23,11 @@ from tasks.doctor.check_result import (
     report_unchecked,
     report_warning,
 )
-from tasks.doctor.tool_checks import is_in_build_folder, parse_tool_version
+from tasks.doctor.machine_checks import is_in_build_folder, parse_tool_version
 from tasks.knowledge.cpp_extension import SKIP_CHECK_VARIABLE, VersionBounds, is_check_disabled
 from tasks.knowledge.cuda_toolkits import find_driver_floor
 from tasks.knowledge.host_compilers import parse_msc_ver
-from tasks.knowledge.known_problems import Finding, find_known_bad
+from tasks.knowledge.known_problems import find_known_bad
 from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
 from tasks.knowledge.minimum_versions import find_too_old_versions
 from tasks.knowledge.package_managers import format_install_hint
@@ -96,16 +95,14 @@ def _check_gpus(s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None) -> 
 
 def _report_silent_gpus(nvidia: NvidiaDriver, names: str, *, must_assume: bool) -> CheckResult:
     """Report GPUs that do not respond. Otherwise the build could silently target other GPUs."""
-    if nvidia.trouble:
-        message = f"the driver cannot list its GPUs: {nvidia.trouble}"
-    else:
+    message = f"the driver cannot list its GPUs: {nvidia.trouble}"
+    if not nvidia.trouble:
         message = f"{nvidia.lost} GPU{'s do' if nvidia.lost > 1 else ' does'} not respond"
         message = f"{names}; {message}" if names else message
+    hint = format_command("nvidia-smi", "restart the machine, or read the error message of:")
     if "mismatch" in nvidia.trouble.lower():
         steps = "restart the machine: the driver was upgraded while it was in use"
         hint = format_command("sudo reboot", steps)
-    else:
-        hint = format_command("nvidia-smi", "restart the machine, or read the error message of:")
     if must_assume and not names:
         message += "; the build would assume another GPU"
         hint += '\nor name the GPU, for example target.gpus: ["RTX 4090"]'
@@ -135,10 +132,9 @@ def _check_targets(nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult
     combined = tuple(map(str, sorted({*choice.targets, *other_targets})))
     setting = ", ".join(f'"{arch}"' for arch in combined)
     what_if = WhatIf(profile.loaded.settings, profile.host, profile.knowledge)
+    hint = f"to build for this machine, set target.gpus: [{setting}]"
     if what_if.resolve_with(target={"gpus": combined}) is None:
         hint = f"no known torch and CUDA support all of {setting}: use another profile"
-    else:
-        hint = f"to build for this machine, set target.gpus: [{setting}]"
     message = f"{target_names}: {gpu_names} in this machine cannot run this code"
     return report_warning("targets", message, hint)
 
@@ -172,8 +168,8 @@ def _check_driver(
     if int(nvidia.driver.partition(".")[0]) >= floor:
         return _check_ptx_support(nvidia, profile, f"{message}; CUDA {cuda} needs {floor}")
     message = f"{nvidia.driver} is too old: CUDA {cuda} needs {floor} or later"
-    hint = f"install driver {floor} or later (https://www.nvidia.com/drivers), or set an older "
-    hint += "toolkit.version"
+    url = "https://www.nvidia.com/drivers"
+    hint = f"install driver {floor} or later ({url}), or set an older toolkit.version"
     if not any(_can_run_on_gpu(gpu, nvidia, profile) for gpu in nvidia.gpus):
         message += "; the build does not target the GPUs of this machine"
         return report_warning("driver", message, hint)
@@ -181,11 +177,7 @@ def _check_driver(
 
 
 def _check_ptx_support(nvidia: NvidiaDriver, profile: Profile, message: str) -> CheckResult:
-    """Check that the driver can compile the PTX of the build.
-
-    A driver rejects PTX of a newer CUDA version with cudaErrorUnsupportedPtxVersion
-    (config/knowledge/toolkits.yaml, binary_rules).
-    """
+    """Check that the driver can compile the PTX of the build (toolkits.yaml, `binary_rules`)."""
     cuda = profile.choice.toolkit.version
     has_versions = profile.choice.ptx and nvidia.cuda and cuda
     if not has_versions or parse_major_minor(nvidia.cuda) >= parse_major_minor(cuda):
@@ -194,29 +186,21 @@ def _check_ptx_support(nvidia: NvidiaDriver, profile: Profile, message: str) -> 
     return report_warning("driver", message, "install a newer driver, or set target.ptx: false")
 
 
-_TORCH_CHECKS_ID: CheckId = "torch-checks"
-
-
 def check_torch_compilers(s: HostFacts, profile: Profile | None, _: Knowledge) -> Results:
     """Check torch-checks: whether torch's cpp_extension.py accepts the host compiler and nvcc."""
     if profile is None:
-        yield report_unchecked(_TORCH_CHECKS_ID, NO_PROFILE)
+        yield report_unchecked("torch-checks", NO_PROFILE)
     elif not _list_cuda_extensions(s, profile) or not profile.choice.cuda:
-        yield report_ok(_TORCH_CHECKS_ID, "not needed: no CUDA extension is built")
+        yield report_ok("torch-checks", "not needed: no CUDA extension is built")
     elif s.torch is None:
-        yield report_unchecked(_TORCH_CHECKS_ID)
-    elif not _is_planned_torch(s.torch, profile):
-        reason = f"torch {profile.choice.torch} is not installed yet"
-        yield report_unchecked(_TORCH_CHECKS_ID, reason)
+        yield report_unchecked("torch-checks")
     else:
-        yield _check_torch_bounds(s, s.torch, profile)
-
-
-def _is_planned_torch(torch: BuildTorch, profile: Profile) -> bool:
-    """Return True if the installed torch is the planned one. Any other is replaced before use."""
-    choice, version = profile.choice, torch.version.partition("+")[0]
-    is_same_build = (version, torch.cuda) == (choice.torch.partition("+")[0], choice.cuda)
-    return bool(version) and (choice.strategy == "existing" or is_same_build)
+        choice, version = profile.choice, s.torch.version.partition("+")[0]
+        is_same_build = (version, s.torch.cuda) == (choice.torch.partition("+")[0], choice.cuda)
+        if version and (choice.strategy == "existing" or is_same_build):
+            yield _check_torch_bounds(s, s.torch, profile)
+        else:  # the build replaces any other torch before use
+            yield report_unchecked("torch-checks", f"torch {choice.torch} is not installed yet")
 
 
 def _check_torch_bounds(s: HostFacts, torch: BuildTorch, profile: Profile) -> CheckResult:
@@ -224,13 +208,12 @@ def _check_torch_bounds(s: HostFacts, torch: BuildTorch, profile: Profile) -> Ch
     name = f"torch {torch.version}"
     if torch.cuda and cuda and cuda.partition(".")[0] != torch.cuda.partition(".")[0]:
         message = f"{name} was built with CUDA {torch.cuda} and refuses nvcc {cuda}"
-        return report_problem(_TORCH_CHECKS_ID, message, f'set toolkit.version: "{torch.cuda}"')
+        return report_problem("torch-checks", message, f'set toolkit.version: "{torch.cuda}"')
     if s.cxx is None or not s.cxx.path:
-        return report_unchecked(_TORCH_CHECKS_ID, "no compiler was found")
+        return report_unchecked("torch-checks", "no compiler was found")
     if not torch.says.should_check_compilers(torch.version):
-        return report_ok(
-            _TORCH_CHECKS_ID, f"{name} was built from source and does not check compilers"
-        )
+        message = f"{name} was built from source and does not check compilers"
+        return report_ok("torch-checks", message)
     if s.host.system == "windows":
         version = parse_msc_ver(s.cxx.version)
         msvc_version = f"19.{version % 100:02}" if version else ""
@@ -238,7 +221,7 @@ def _check_torch_bounds(s: HostFacts, torch: BuildTorch, profile: Profile) -> Ch
         return _check_minimum_version(torch, compiler, msvc_version, torch.says.least_msvc)
     if s.host.system == "linux":
         return _check_linux_compiler(s, torch, format_major_minor(cuda), s.cxx, profile)
-    return report_ok(_TORCH_CHECKS_ID, f"{name} does not check the compiler on this system")
+    return report_ok("torch-checks", f"{name} does not check the compiler on this system")
 
 
 def _check_linux_compiler(
@@ -250,19 +233,13 @@ def _check_linux_compiler(
         return _check_minimum_version(torch, compiler, cxx.version, torch.says.least_gcc)
     message = f"torch {torch.version} accepts {compiler_name} {bounds} with CUDA {cuda}"
     if bounds.is_accepted(cxx.version):
-        return report_ok(_TORCH_CHECKS_ID, message)
-    checked = [
-        job.name
-        for job in _list_cuda_extensions(s, profile)
-        if "CXX" not in job.env and not is_check_disabled(job.env)
-    ]
-    if not checked:
-        return report_ok(_TORCH_CHECKS_ID, f"{message}; no extension lets it check {compiler}")
-    names = ", ".join(checked)
-    message += f", and refuses {compiler} for {names}"
-    return report_problem(
-        _TORCH_CHECKS_ID, message, _suggest_compiler_fix(s, profile, cxx, bounds, names)
-    )
+        return report_ok("torch-checks", message)
+    jobs = [job for job in _list_cuda_extensions(s, profile) if not is_check_disabled(job.env)]
+    names = ", ".join(job.name for job in jobs if "CXX" not in job.env)
+    if not names:
+        return report_ok("torch-checks", f"{message}; no extension lets it check {compiler}")
+    hint = _suggest_compiler_fix(s, profile, cxx, bounds, names)
+    return report_problem("torch-checks", f"{message}, and refuses {compiler} for {names}", hint)
 
 
 def _list_cuda_extensions(s: HostFacts, profile: Profile) -> list[ExtensionJob]:
@@ -279,8 +256,8 @@ def _check_minimum_version(
     installed, required = parse_tool_version(version), parse_tool_version(minimum)
     if installed and required and installed < required:
         message = f"torch {torch.version} needs {minimum} or later, and warns about {compiler}"
-        return report_warning(_TORCH_CHECKS_ID, message, "install a newer compiler")
-    return report_ok(_TORCH_CHECKS_ID, f"torch {torch.version} accepts {compiler}")
+        return report_warning("torch-checks", message, "install a newer compiler")
+    return report_ok("torch-checks", f"torch {torch.version} accepts {compiler}")
 
 
 def _suggest_compiler_fix(
@@ -288,8 +265,8 @@ def _suggest_compiler_fix(
 ) -> str:
     """Return how to get a compiler that torch accepts, or how to disable torch's compiler check.
 
-    An older GCC is not suggested if torch is built from source: torch would be rebuilt. The
-    `compiler` check ensures that nvcc accepts the installed compiler.
+    No older GCC is suggested for torch from source, which would be rebuilt. The `compiler` check
+    ensures that nvcc accepts the installed compiler.
     """
     setting = f'  extensions ({names}).env: {{{SKIP_CHECK_VARIABLE}: "1"}}'
     disable = f"nvcc accepts this compiler, so disable torch's check:\n{setting}"
@@ -322,56 +299,42 @@ def check_known_bad(s: HostFacts, profile: Profile | None, knowledge: Knowledge)
         count = len(knowledge.known_bad)
         yield report_ok("known-bad", f"none of the {count} known bad combinations applies")
     for finding in findings:
-        yield _build_known_bad_result(finding, profile, knowledge)
-
-
-def _build_known_bad_result(
-    finding: Finding, profile: Profile, knowledge: Knowledge
-) -> CheckResult:
-    if finding.fixed_by:
-        message = f"stage {finding.fixed_by} avoids this: {finding.message}"
-        return CheckResult("known-bad", "ok", finding.id, message, known=finding.id)
-    level, hint = _LEVELS[finding.level], finding.fix
-    if level == "problem" and is_known_bad(knowledge, profile.choice, profile.host):
-        suggestions = format_suggestions(profile.loaded.settings, profile.host, knowledge)
-        hint += f"\nfor this profile: {suggestions}" if suggestions else ""
-    return CheckResult("known-bad", level, finding.id, finding.message, hint, finding.id)
+        level, message, hint = _LEVELS[finding.level], finding.what, finding.fix
+        if finding.cured:
+            level, message, hint = "ok", f"the {finding.cured} stage avoids this: {message}", ""
+        elif level == "problem" and is_known_bad(knowledge, profile.choice, profile.host):
+            suggestions = format_suggestions(profile.loaded.settings, profile.host, knowledge)
+            hint += f"\nfor this profile: {suggestions}" if suggestions else ""
+        yield CheckResult("known-bad", level, finding.id, message, hint, finding.id)
 
 
 def build_combination(s: HostFacts, profile: Profile) -> Combination:
     """Return the planned combination of versions, updated with the versions found on the host."""
     planned = profile.choice.build_combination(s.host)
-    combination = replace(
+    return replace(
         planned,
         cuda=s.nvcc.version if planned.cuda and s.nvcc and s.nvcc.version else planned.cuda,
         driver=s.nvidia.driver or None if s.nvidia else None,
         ninja=_read_build_tool_version(s.ninja, profile),
         cmake=_read_build_tool_version(s.cmake, profile),
         setuptools=_read_build_tool_version(s.setuptools, profile),
+        **(_list_compiler_versions(s) if profile.choice.needs_compiler else {}),
     )
-    return _add_compilers(combination, s) if profile.choice.needs_compiler else combination
 
 
-def _add_compilers(combination: Combination, s: HostFacts) -> Combination:
-    """Return `combination` with the host compiler and with glibc, whose headers nvcc reads.
-
-    Call this only if the build compiles something: else these versions do not matter.
-    """
+def _list_compiler_versions(s: HostFacts) -> dict[str, Any]:
+    """Return the versions of the host compiler and of glibc, whose headers nvcc reads."""
     version = s.cxx.version or None if s.cxx else None
     if s.host.system == "windows":
         msc_ver = parse_msc_ver(version or "")
         path = PureWindowsPath(s.cxx.path) if s.cxx else PureWindowsPath()
         studios = (one for one in s.visual_studio or () if path.is_relative_to(one.folder))
-        return replace(
-            combination,
-            msvc=str(msc_ver) if msc_ver else None,
-            msvc_tools=version,
-            visual_studio=next((studio.version for studio in studios), None),
-        )
-    combination = replace(combination, glibc=s.glibc or None)
-    if s.cxx and _is_clang(s.cxx):
-        return replace(combination, clang=version)
-    return replace(combination, gcc=version)
+        return {
+            "msvc": str(msc_ver) if msc_ver else None,
+            "msvc_tools": version,
+            "visual_studio": next((studio.version for studio in studios), None),
+        }
+    return {"glibc": s.glibc or None, "clang" if s.cxx and _is_clang(s.cxx) else "gcc": version}
 
 
 def _is_clang(cxx: Tool) -> bool:

@@ -1,4 +1,4 @@
-"""List what the checks of a profile must inspect, and run the checks."""
+"""List what the checks of a profile inspect, check the network, and run all checks."""
 
 from __future__ import annotations
 
@@ -7,89 +7,75 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tasks.core.check_ids import ALL_CHECK_IDS, CHECK_IDS, CheckId
-from tasks.core.deps_model import CompilerLimits
-from tasks.doctor.compatibility_checks import (
-    check_known_bad,
-    check_toolkit_and_gpus,
-    check_torch_compilers,
-)
-from tasks.doctor.folder_checks import (
-    check_folders,
-    check_merge_conflicts,
-    check_submodules,
-    check_write_access,
+from tasks.core.errors import OFFLINE_HINT
+from tasks.doctor import compatibility_checks, folder_checks, machine_checks
+from tasks.doctor.check_result import (
+    NO_PROFILE,
+    CheckResult,
+    Results,
+    format_command,
+    format_install_hint,
+    report_ok,
+    report_problem,
+    report_unchecked,
+    report_warning,
 )
 from tasks.doctor.host_facts import ProbeRequest, RequiredUrl
-from tasks.doctor.machine_checks import check_machine, check_python
-from tasks.doctor.network_checks import INDEX, TREE, check_network, check_workers
-from tasks.doctor.tool_checks import check_build_tools, check_compilers, find_deps_job
 from tasks.knowledge.mirrors import apply_index_mirror, apply_mirror
 from tasks.knowledge.resource_estimates import ALL_PLACES
-from tasks.settings import compile_workers
+from tasks.settings.compile_workers import DISTRIBUTOR_PROGRAMS, build_distribution_settings
 
 if TYPE_CHECKING:
     from pathlib import PurePath
 
     from tasks.core.model import Host, Layout
-    from tasks.doctor.check_result import CheckResult
     from tasks.doctor.host_facts import HostFacts
     from tasks.knowledge import Knowledge
     from tasks.lock.opened_profile_io import Profile
     from tasks.stages.source.model import SourceJob
 
 
-def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> ProbeRequest:
-    """Return the paths, programs and URLs to inspect.
+INDEX = "the package index"
+TREE = "PyTorch's tree"
 
-    If `profile` is None, return only those that do not depend on a profile.
-    """
+
+def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> ProbeRequest:
+    """Return the paths, programs and URLs to inspect; without a profile, those that need none."""
     if profile is None:
         return ProbeRequest(root, host, tuple((place, root) for place in ALL_PLACES[:-1]))
-    deps, source = find_deps_job(profile), _find_source_job(profile)
+    source = _find_source_job(profile)
     extensions = [stage.job for stage in profile.plan.find_stages("extensions")]
     layout, settings, choice = profile.layout, profile.loaded.settings, profile.choice
     path_type = type(layout.build)
     own_folders = [(job, path_type(job.location)) for job in extensions if job.kind == "path"]
-    has_own_tree = source is not None and source.kind == "path"
-    checkouts = [("source.path", source.tree)] if source and has_own_tree else []
+    # With source.path, PyTorch is built in the user's tree, which uses most of the space
+    own_tree = source.tree if source and source.kind == "path" else None
+    checkouts = [(f"extensions ({job.name}).path", folder) for job, folder in own_folders]
     torch = choice.python.torch if choice.strategy == "existing" else None
-    # This file exists if the build already uses most of its disk space
-    manifest = layout.compute_manifest_path("wheel")
-    build = settings.build
+    manifest, build = layout.compute_manifest_path("wheel"), settings.build
     return ProbeRequest(
         root=root,
         host=host,
-        # With source.path, PyTorch is built in the user's tree, which uses most of the space
-        places=tuple(
-            list_build_places(layout, source.tree if source and has_own_tree else layout.build)
-        ),
+        places=tuple(list_build_places(layout, own_tree or layout.build)),
         build=layout.build,
         venv=layout.venv,
         torch=path_type(torch.folder) if torch else None,
+        # This file exists if the build already uses most of its disk space
         begun=(source.tree / "build" / "CMakeCache.txt" if source else manifest,),
         into=settings.install.into or "",
         installed=layout.compute_manifest_path("install"),
-        cc=deps.cc if deps else None,
-        cxx=deps.cxx if deps else None,
-        limits=deps.limits if deps else CompilerLimits(),
+        deps=machine_checks.find_deps_job(profile),
         toolkit_home=choice.toolkit.home,
-        urls=() if settings.offline else tuple(_list_required_urls(profile)),
-        distributions=tuple(job.name for job in extensions),
+        urls=() if settings.offline else (*_list_required_urls(profile),),
         sources=tuple((job.name, job.original) for job in extensions),
         own=tuple((job.name, folder, folder / job.subdirectory) for job, folder in own_folders),
-        checkouts=(
-            *checkouts,
-            *((f"extensions ({job.name}).path", folder) for job, folder in own_folders),
-        ),
-        workers=compile_workers.build_distribution_settings(
-            build.distribute, build.hosts, layout.build
-        ),
+        checkouts=((("source.path", own_tree),) if own_tree else ()) + (*checkouts,),
+        workers=build_distribution_settings(build.distribute, build.hosts, layout.build),
     )
 
 
 def _find_source_job(profile: Profile) -> SourceJob | None:
-    job: SourceJob | None = next((stage.job for stage in profile.plan.find_stages("source")), None)
-    return job
+    return next((stage.job for stage in profile.plan.find_stages("source")), None)
 
 
 def list_build_places(layout: Layout, tree: PurePath) -> Iterator[tuple[str, PurePath]]:
@@ -108,10 +94,10 @@ def _list_required_urls(profile: Profile) -> Iterator[RequiredUrl]:
     source = _find_source_job(profile)
     if source and source.kind == "git":
         yield RequiredUrl(TREE, apply_mirror(source.location, source.mirrors))
-    for stage in profile.plan.find_stages("extensions"):
-        if stage.job.kind == "git":
-            url = apply_mirror(stage.job.location, stage.job.mirrors)
-            yield RequiredUrl(stage.job.name, url, stage.job.optional)
+    for job in (stage.job for stage in profile.plan.find_stages("extensions")):
+        if job.kind == "git":
+            url = apply_mirror(job.location, job.mirrors)
+            yield RequiredUrl(job.name, url, optional=job.optional)
 
 
 def _resolve_index_url(url: str, mirrors: Mapping[str, str]) -> RequiredUrl:
@@ -119,20 +105,115 @@ def _resolve_index_url(url: str, mirrors: Mapping[str, str]) -> RequiredUrl:
     return RequiredUrl(INDEX, index_url, instead_of="" if index_url == url else url)
 
 
+def check_network(s: HostFacts, profile: Profile | None, _: Knowledge) -> Results:
+    """Yield the results of the checks proxies, index and git-hosts."""
+    yield _check_proxies(s)
+    if profile and (bundle := profile.loaded.settings.offline):
+        message = f"offline: everything comes from {bundle}"
+        yield from (report_ok(check, message) for check in ("index", "git-hosts"))
+        return
+    if s.reach is None or profile is None:
+        reason = "no host was contacted" if profile else NO_PROFILE
+        yield from (report_unchecked(check, reason) for check in ("index", "git-hosts"))
+        return
+    for url in s.reach:
+        yield _check_index(url) if url.subject == INDEX else _check_git_host(s, url)
+    if all(url.subject == INDEX for url in s.reach):
+        yield report_ok("git-hosts", "no source comes from a git host")
+
+
+def _check_index(found: RequiredUrl) -> CheckResult:
+    url = found.url + (f" (mirror of {found.instead_of})" if found.instead_of else "")
+    if found.answers:
+        return report_ok("index", f"{url} answers", found.subject)
+    variables = "PIP_INDEX_URL and UV_INDEX_URL for all packages, torch.index for torch's wheel"
+    hint = f"check network and proxy\nor set another index: {variables}\n{OFFLINE_HINT}"
+    if found.instead_of:
+        hint = f"remove the mirror from mirrors or source.mirrors, or choose another\nor {hint}"
+    if found.optional:
+        message = f"{url} does not answer; the finished stages do not need it"
+        return report_warning("index", message, hint, found.subject)
+    return report_problem("index", f"{url} does not answer", hint, found.subject)
+
+
+def _check_git_host(s: HostFacts, found: RequiredUrl) -> CheckResult:
+    message = f"{found.subject}: {found.url}"
+    if found.answers:
+        return report_ok("git-hosts", f"{message} answers", found.subject)
+    message += " does not answer"
+    setting = "source.path" if found.subject == TREE else "path instead of git"
+    hint = f"check network and proxy\nor set {setting} to build a local checkout\n{OFFLINE_HINT}"
+    if found.optional:
+        existing = "the build uses the existing files"
+        message += f"; {existing if s.begun else 'this optional source will be left out'}"
+        return report_warning("git-hosts", message, hint, found.subject)
+    return report_problem("git-hosts", message, hint, found.subject)
+
+
+def _check_proxies(s: HostFacts) -> CheckResult:
+    """Warn if the upper-case and lower-case variables of a proxy have different values.
+
+    curl, which git uses, prefers https_proxy to HTTPS_PROXY, and never reads HTTP_PROXY.
+    """
+    if s.proxies is None:
+        return report_unchecked("proxies")
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        lower, upper = s.proxies.get(name), s.proxies.get(name.upper())
+        if lower is not None and upper is not None and lower != upper:
+            message = f"{name} is {lower}, but {name.upper()} is {upper}"
+            hint = "set both to the same value: git and pip prefer different ones"
+            return report_warning("proxies", message, hint)
+    if invalid := next((name for name, address in s.proxies.items() if not address), ""):
+        message = f"the variable {invalid} has no host"
+        return report_warning("proxies", message, f"set {invalid} to http://host:port")
+    proxies = ", ".join(f"{name} is {address}" for name, address in s.proxies.items())
+    return report_ok("proxies", proxies or "no proxy is set")
+
+
+# distcc has no authentication: anyone who can reach the port can run programs
+_DAEMON_COMMANDS = {
+    "distcc": "distccd --daemon --jobs N --allow YOUR-NETWORK/24 --listen ITS-ADDRESS",
+    "icecream": "icecc-scheduler there, and iceccd --scheduler-host THAT-HOST on each machine",
+}
+
+
+def check_workers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
+    """Check workers: whether the workers of distributed compilation answer."""
+    kind = profile.loaded.settings.build.distribute if profile else "off"
+    if kind == "off":
+        yield report_ok("workers", "nothing is compiled on other machines")
+    elif s.hands_on is None or s.workers is None:
+        yield report_unchecked("workers", "no worker was contacted")
+    elif not s.hands_on.path:
+        program = DISTRIBUTOR_PROGRAMS[kind]
+        message = f"{program} is not installed, so everything is compiled on this machine"
+        yield report_warning("workers", message, format_install_hint(knowledge, s, kind), program)
+    else:
+        steps = "remove it from build.hosts, or start it in a network that you trust:"
+        hint = format_command(_DAEMON_COMMANDS[kind], steps)
+        for host in s.workers:
+            message = f"{host.url} does not answer: the build continues without it"
+            if host.answers:
+                yield report_ok("workers", f"{host.url} answers", host.subject)
+            else:
+                yield report_warning("workers", message, hint, host.subject)
+
+
 _CHECKS = (
-    check_machine,
-    check_python,
-    check_build_tools,
-    check_compilers,
-    check_toolkit_and_gpus,
-    check_torch_compilers,
-    check_submodules,
-    check_merge_conflicts,
-    check_known_bad,
-    check_folders,
+    machine_checks.check_machine,
+    machine_checks.check_python,
+    machine_checks.check_build_tools,
+    machine_checks.check_compilers,
+    compatibility_checks.check_toolkit_and_gpus,
+    compatibility_checks.check_torch_compilers,
+    folder_checks.check_submodules,
+    folder_checks.check_merge_conflicts,
+    compatibility_checks.check_known_bad,
+    folder_checks.check_folders,
+    folder_checks.check_leftovers,
     check_network,
     check_workers,
-    check_write_access,
+    folder_checks.check_write_access,
 )
 
 

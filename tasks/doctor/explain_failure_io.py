@@ -1,31 +1,37 @@
-"""Explain why a stage failed, from the log and the facts of the run, and suggest a fix.
-
-If the toolkit does not support an arch, find the line in the extension's source that names it.
-"""
+"""Explain why a stage failed, from the log and the facts of the run, and suggest a fix."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.core.errors import CommandFailedError, InterruptedRunError, TorchyardError
+from tasks.core.errors import (
+    CommandFailedError,
+    InterruptedRunError,
+    KnowledgeError,
+    TorchyardError,
+)
+from tasks.core.text_formatting import format_size
 from tasks.diagnosis import diagnosis_text
 from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
 from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
-from tasks.doctor import host_hints_io
+from tasks.knowledge import package_managers
+from tasks.knowledge.cuda_toolkits import find_toolkit, list_capable_toolkits
+from tasks.planning.suggestions import format_wheel_alternatives
 from tasks.runlog import memory_monitor_io
+from tasks.system.hardware import capacity, operating_system
 from tasks.system.profile_hint import add_profile_argument
 
 if TYPE_CHECKING:
     from tasks.core.model import Stage
-    from tasks.diagnosis.failure_cause import Diagnosis
     from tasks.knowledge import Knowledge
     from tasks.lock.opened_profile_io import Profile
 
@@ -36,9 +42,9 @@ _BUILD_FILES = ("setup.py", "CMakeLists.txt", "*.py", "*.cmake")
 
 
 def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: str) -> str:
-    """Return a hint that shows where an extension names an unsupported arch, with a fix.
+    """Return a hint that names the line of an extension with an unsupported arch, and a fix.
 
-    Returns "" if the arch is a target of the profile, and for any other failure.
+    Return an empty string if the arch is a target of the profile, and for any other failure.
     """
     error = found.first_error
     if stage is None or stage.kind != "extensions" or found.failure is None or error is None:
@@ -69,7 +75,7 @@ def _find_arch_lines(
 ) -> Iterator[tuple[Path, int]]:
     """Yield file and number of each line with the arch, in `subdirectory` and then its parents.
 
-    A number must be near a word such as `gencode`, since Python versions look like archs.
+    A word such as `gencode` must be near the arch, since Python versions look like archs.
     """
     build_folder = tree / subdirectory
     parents = (parent for parent in build_folder.parents if parent.is_relative_to(tree))
@@ -89,7 +95,8 @@ def _find_arch_lines(
 class FailureExplanation:
     """The diagnosis of a log, and a remedy.
 
-    If the cause is not certain, `remedy` says where to read in the log. It is "" if nothing failed.
+    If the cause is not certain, `remedy` says which lines of the log to read. It is an empty string
+    if nothing failed.
     """
 
     log: Path
@@ -121,7 +128,7 @@ def explain_log(
 ) -> FailureExplanation:
     """Explain a log. `profile` is None for the log of another build, `facts` is None if unknown.
 
-    Without `profile`, the remedy names no fact of this host and no torchyard command.
+    Without a profile, the remedy contains no fact of this host and no torchyard command.
     """
     failures, log = knowledge.failures, Path(parsed.path or "")
     found = apply_run_facts(facts, diagnose_log(failures, parsed), failures)
@@ -135,7 +142,7 @@ def explain_log(
         return FailureExplanation(log, found, location, excerpt)
     if profile is None:
         return FailureExplanation(log, found, diagnosis_text.remove_own_commands(failure.remedy))
-    placeholders = host_hints_io.build_profile_placeholders(profile, stage, facts)
+    placeholders = build_profile_placeholders(profile, stage, facts)
     arch_hint = suggest_arch_removal(stage, found, placeholders["extensions_file"])
     remedy = arch_hint or diagnosis_text.fill_remedy(failure, placeholders)
     return FailureExplanation(log, found, add_profile_argument(remedy, profile.layout.profile))
@@ -146,7 +153,7 @@ def explain_error(
 ) -> FailureExplanation | None:
     """Explain why `stage` failed with `error`; add the explanation to `error` and return it.
 
-    Writes the facts of the run next to the log. Returns None if no command with a log failed.
+    Writes the facts of the run beside the log. Returns None if no command with a log failed.
     """
     failed = _find_failed_command(error)
     if failed is None or failed.parsed_log is None:
@@ -173,8 +180,8 @@ def _add_explanation(
 ) -> None:
     """Add the cause, remedy and log lines of `explanation` to `error`.
 
-    An existing hint of `error` is kept, unless the hint names one failure of `slugs` and the facts
-    of the run show another one.
+    The hint of `error` is kept, unless it names a failure of `slugs` and the facts of the run show
+    another one.
     """
     error.diagnosis, error.log = explanation.document, str(explanation.log)
     error.excerpt = explanation.excerpt
@@ -210,8 +217,8 @@ def _read_job_count(stage: Stage) -> int | None:
 def _read_compiler(stage: Stage) -> str:
     """Return path and version of the C++ compiler in the manifest deps.json.
 
-    Returns "" if the manifest does not exist, or if the `env` of an extension sets CXX. In a wheel
-    job, `env` is the path of a manifest instead.
+    Return an empty string without the manifest, or if the `env` of an extension sets CXX. In a
+    wheel job, `env` is the path of a manifest instead.
     """
     env = getattr(stage.job, "env", None)
     if isinstance(env, Mapping) and "CXX" in env:
@@ -221,3 +228,94 @@ def _read_compiler(stage: Stage) -> str:
         return f"{compiler['path']} {compiler['version']}".strip()
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return ""
+
+
+_LOCAL_FILE = "config/local.yaml"
+_OLDEST_GCC = 9  # the oldest gcc-N to search for
+
+
+def build_profile_placeholders(
+    profile: Profile, stage: Stage | None, facts: RunFacts | None
+) -> dict[str, str]:
+    """Return the placeholder values for a log of `profile`; `stage` is None if unknown."""
+    choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
+    build, settings_file = Path(layout.build), _LOCAL_FILE  # config/local.yaml if it is used
+    if not any(place.startswith(_LOCAL_FILE) for place in profile.loaded.origin.values()):
+        settings_file = f"config/profiles/{layout.profile.partition('@')[0]}.yaml"
+    jobs = facts.jobs or 0 if facts else 0
+    safe_jobs = capacity.compute_safe_jobs()
+    fewer = min(jobs // 2, safe_jobs) if jobs > 1 else safe_jobs // 2
+    # Extensions must be set in the same file as now: a list in another file would replace it
+    origin = profile.loaded.origin.get("extensions", "").partition(":")[0]
+    is_writable = origin.startswith(("config/profiles/", _LOCAL_FILE))
+    scripts = "Scripts" if choice.system == "windows" else "bin"
+    auto_fix = f"; build.auto_fix: true in {settings_file} does this automatically"
+    candidates = {
+        "file": settings_file,
+        "extensions_file": origin if is_writable else settings_file,
+        "build": str(build),
+        "free": format_size(shutil.disk_usage(build).free // 2**20) if build.is_dir() else "",
+        "memory": format_size(capacity.find_memory_limit(capacity.find_control_groups())),
+        "venv": str(layout.venv / scripts / "python"),
+        "torch": choice.torch,
+        "archs": ", ".join(map(str, choice.targets)),
+        "cards": ", ".join(f'"{gpu.capability}"' for gpu in profile.host.gpus),
+        "torch_cuda": choice.cuda or "",
+        "compiler": facts.compiler if facts else "",
+        "jobs": str(jobs) if jobs > 1 else "",
+        "fewer": str(max(1, fewer)),
+        **_build_stage_placeholders(profile, stage),
+        **_build_cuda_placeholders(profile),
+    }
+    placeholders = {name: value for name, value in candidates.items() if value}
+    versions = {"python": profile.host.python.minor}  # package names may contain them
+    versions |= {name: value for name, value in placeholders.items() if name == "gcc"}
+    systems = operating_system.list_system_names()
+    for name in knowledge.package_managers.names:
+        if text := package_managers.find_install_command(knowledge, systems, name, **versions):
+            placeholders[f"install:{name}"] = text
+    is_enabled = profile.loaded.settings.build.auto_fix
+    return {**placeholders, "auto_fix": "" if is_enabled else auto_fix}
+
+
+def suggest_other_torch(profile: Profile) -> str:
+    """Suggest settings that planning accepts, for a torch wheel without code for a target GPU."""
+    settings, host, knowledge = profile.loaded.settings, profile.host, profile.knowledge
+    return format_wheel_alternatives(settings, host, knowledge) or (
+        "set torch.index or torch.version to a wheel with code for that GPU, or remove the GPU "
+        "from target.gpus"
+    )
+
+
+def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str, str]:
+    """Return the placeholders for the failed extension, or for the PyTorch tree."""
+    if stage and stage.kind == "extensions":
+        name, job = stage.name.partition(":")[2], stage.job
+        return {
+            "extension": name,
+            "own_tree": job.location if job.kind == "path" else "",
+            "without_submodules": name if job.kind == "git" and not job.submodules else "",
+        }
+    tree = next((one.job.tree for one in profile.plan.find_stages("source")), None)
+    is_managed = tree is None or tree.is_relative_to(profile.layout.build)
+    return {"tree" if is_managed else "own_tree": str(tree or "")}
+
+
+def _build_cuda_placeholders(profile: Profile) -> dict[str, str]:
+    """Return the placeholders for the toolkit, its host compilers and a toolkit for all targets."""
+    choice, knowledge = profile.choice, profile.knowledge
+    cuda = choice.toolkit.version or choice.cuda or ""
+    home = next((kit.home for kit in profile.host.toolkits if kit.release == cuda), "")
+    capable = list_capable_toolkits(knowledge, choice.targets) if choice.targets else ()
+    other = capable[0] if capable and cuda and cuda not in capable else ""
+    placeholders = {"cuda": cuda, "home": home, "toolkit_for_archs": other}
+    try:
+        toolkit = find_toolkit(knowledge, cuda)
+    except KnowledgeError:
+        return placeholders
+    placeholders |= {"gcc": str(toolkit.gcc_max), "pypi_cuda": cuda if toolkit.pypi else ""}
+    for number in range(toolkit.gcc_max, _OLDEST_GCC - 1, -1):
+        cc, cxx = shutil.which(f"gcc-{number}"), shutil.which(f"g++-{number}")
+        if cc and cxx:
+            return {**placeholders, "cc": cc, "cxx": cxx}
+    return placeholders

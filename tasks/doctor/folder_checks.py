@@ -1,7 +1,4 @@
-"""Check disk space, filesystems, paths, leftovers, permissions and checkouts.
-
-The commands doctor, init and explain call the functions for disk usage.
-"""
+"""Check disk space, filesystems, paths, leftovers, permissions and checkouts."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from tasks.knowledge.resource_estimates import (
 if TYPE_CHECKING:
     from pathlib import PurePath
 
-    from tasks.doctor.host_facts import Disk, HostFacts, Leftover, MissingSubmodules
+    from tasks.doctor.host_facts import Disk, HostFacts, MissingSubmodules
     from tasks.knowledge import Knowledge
     from tasks.knowledge.resource_estimates import DiskUsage, Range
     from tasks.lock.opened_profile_io import Profile
@@ -40,7 +37,7 @@ _PLACES_OF_BUILD = {"environment", "wheels", "caches", "temporary files"}
 
 
 def _describe_disk(disk: Disk) -> str:
-    """Return a description of the places on the disk. "the build" includes its smaller places."""
+    """Describe the folders on the disk; "the build" includes the environment and its wheels."""
     names = {"build": "the build", "environment": "its environment"}
     hidden = _PLACES_OF_BUILD if "build" in disk.holds else set()
     places = sorted(disk.holds, key=lambda place: place != "build")
@@ -54,11 +51,7 @@ def compute_disk_usage(disks: Iterable[Disk], disk_usage: DiskUsage) -> dict[Dis
 
 
 def format_disk_usage(disks: Iterable[Disk], disk_usage: DiskUsage | None) -> str:
-    """Return the disk usage as text, "" if unknown.
-
-    Examples: `6.2 GiB of disk`, `3.2 GiB to 18 GiB of disk for the build, 1.2 GiB for
-    install.into`.
-    """
+    """Return `3.2 GiB to 18 GiB of disk for the build, 1.2 GiB for install.into`; "" if unknown."""
     usage = compute_disk_usage(disks, disk_usage) if disk_usage else {}
     if len(usage) == 1:
         return f"{format_size_range(*next(iter(usage.values())))} of disk"
@@ -73,7 +66,7 @@ _WSL_FILESYSTEMS = {"9p", "drvfs"}  # filesystem types of Windows disks in WSL
 
 
 def check_folders(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Yield the results of the checks disk, filesystem, paths, long-paths and leftovers."""
+    """Yield the results of the checks disk, filesystem, paths and long-paths."""
     if s.disks is None:
         yield from (report_unchecked(check) for check in ("disk", "filesystem"))
     else:
@@ -85,11 +78,6 @@ def check_folders(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
     yield from _check_paths(s, profile)
     if s.host.system == "windows":
         yield _check_long_paths(s, profile)
-    if s.leftovers is None:
-        yield report_unchecked("leftovers")
-    elif not s.leftovers:
-        yield report_ok("leftovers", "no other build runs, and no killed build left anything")
-    yield from map(_report_leftover, s.leftovers or ())
 
 
 def _check_disk(s: HostFacts, disk: Disk, disk_usage: DiskUsage) -> CheckResult:
@@ -102,7 +90,13 @@ def _check_disk(s: HostFacts, disk: Disk, disk_usage: DiskUsage) -> CheckResult:
     elif s.begun and place != "install.into":
         minimum, maximum = min(minimum, STARTED_BUILD_MIB[0]), min(maximum, STARTED_BUILD_MIB[1])
     message = f"{format_size(disk.free_mib)} free for {_describe_disk(disk)} ({disk.path})"
-    hint = _suggest_more_space(place, windows=s.host.system == "windows")
+    temporary = "TEMP" if s.host.system == "windows" else "TMPDIR"
+    alternatives = {
+        "temporary files": f"set {temporary} to a folder on a larger disk",
+        "install.into": "set install.into to an environment on a larger disk",
+        "caches": "set UV_CACHE_DIR to a folder on a larger disk",
+    }
+    hint = f"free disk space, or {alternatives.get(place, 'move the checkout to a larger disk')}"
     if place not in _MAYBE_PRESENT and disk.free_mib < minimum:
         message += f"; it needs at least {format_size(minimum)}"
         return report_problem("disk", message, hint, disk.main_place)
@@ -111,16 +105,6 @@ def _check_disk(s: HostFacts, disk: Disk, disk_usage: DiskUsage) -> CheckResult:
         return report_warning("disk", message, hint, disk.main_place)
     message += f"; it needs {format_size_range(minimum, maximum)}" if minimum else ""
     return report_ok("disk", message, disk.main_place)
-
-
-def _suggest_more_space(place: str, *, windows: bool) -> str:
-    temporary = f"set {'TEMP' if windows else 'TMPDIR'} to a folder on a larger disk"
-    alternatives = {
-        "temporary files": temporary,
-        "install.into": "set install.into to an environment on a larger disk",
-        "caches": "set UV_CACHE_DIR to a folder on a larger disk",
-    }
-    return f"free disk space, or {alternatives.get(place, 'move the checkout to a larger disk')}"
 
 
 def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> CheckResult:
@@ -176,10 +160,9 @@ def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
         return report_ok("long-paths", "Windows accepts paths of more than 260 characters")
     build: PurePath = profile.layout.build if profile else s.root
     remaining = MAX_PATH - len(str(build))
-    command = (
-        "New-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem LongPathsEnabled "
-        "-Value 1 -PropertyType DWORD -Force; git config --global core.longpaths true"
-    )
+    key = r"HKLM:\SYSTEM\CurrentControlSet\Control\FileSystem"
+    command = f"New-ItemProperty {key} LongPathsEnabled -Value 1 -PropertyType DWORD -Force; "
+    command += "git config --global core.longpaths true"
     hint = format_command(command, "run in PowerShell as an administrator:")
     message = f"long paths are off: {remaining} characters are left below {build}"
     if profile and profile.choice.strategy == "source" and remaining < MAX_BUILD_SUBPATH:
@@ -188,18 +171,29 @@ def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
     return report_warning("long-paths", message, hint)
 
 
-def _report_leftover(leftover: Leftover) -> CheckResult:
-    if leftover.kind == "foreign":
-        hint = "move it away: torchyard writes only into folders that it created"
-        message = f"torchyard did not create {leftover.where}"
-        return report_problem("leftovers", message, hint)
-    if leftover.kind == "running":
-        message = f"another run uses {leftover.where}"
-        return report_warning("leftovers", message, "wait until this run ends, or stop it")
-    message = f"a run was killed in {leftover.where}"
-    message += f"; still running: {', '.join(leftover.processes)}" if leftover.processes else ""
-    hint = format_command("doit build", "continue; the next run stops what still runs:")
-    return report_warning("leftovers", message, hint)
+def check_leftovers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
+    """Check leftovers: whether another run, or files of another origin, affect the build."""
+    del profile, knowledge
+    if s.leftovers is None:
+        yield report_unchecked("leftovers")
+    elif not s.leftovers:
+        yield report_ok("leftovers", "no other build runs, and no killed build left files behind")
+    for leftover in s.leftovers or ():
+        match leftover.kind:
+            case "foreign":
+                message = f"torchyard did not create {leftover.where}"
+                hint = "move it away: torchyard writes only into folders that it created"
+                yield report_problem("leftovers", message, hint)
+            case "running":
+                message = f"another run uses {leftover.where}"
+                hint = "wait until this run ends, or stop it"
+                yield report_warning("leftovers", message, hint)
+            case "killed":
+                running = ", ".join(leftover.processes)
+                message = f"a run was killed in {leftover.where}"
+                message += f"; still running: {running}" if running else ""
+                hint = format_command("doit build", "continue; the next run stops what still runs:")
+                yield report_warning("leftovers", message, hint)
 
 
 def check_write_access(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
@@ -230,8 +224,8 @@ def check_submodules(s: HostFacts, profile: Profile | None, knowledge: Knowledge
     elif not s.unfetched:
         yield report_ok("submodules", "no folder of an extension lacks its submodules")
     else:
-        extensions = [stage.job for stage in profile.plan.find_stages("extensions")]
-        optional = {job.name for job in extensions if job.optional}
+        jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
+        optional = {job.name for job in jobs if job.optional}
         for missing in s.unfetched:
             is_optional = missing.extension in optional
             yield _report_missing_submodules(missing, knowledge, optional=is_optional)
@@ -240,16 +234,15 @@ def check_submodules(s: HostFacts, profile: Profile | None, knowledge: Knowledge
 def _report_missing_submodules(
     missing: MissingSubmodules, knowledge: Knowledge, *, optional: bool
 ) -> CheckResult:
-    """Report empty submodules: a problem if a required one is among them, else a warning.
+    """Report empty submodules: a problem if the extension needs one of them, else a warning.
 
-    A submodule is required if it contains the extension, or if config/knowledge/extensions.yaml
-    lists it. A fork may not need its other submodules. `optional` extensions only get a warning.
+    It needs a submodule that contains it, or that config/knowledge/extensions.yaml lists. A fork
+    may not need its other submodules. `optional` extensions only get a warning.
     """
     extension = knowledge.extensions.get(missing.extension)
     required = [missing.source / path for path in (extension.submodules if extension else ())]
-    is_needed = any(
-        missing.source.is_relative_to(folder) or folder in required for folder in missing.folders
-    )
+    parents = (missing.source, *missing.source.parents)
+    is_needed = any(folder in (*parents, *required) for folder in missing.folders)
     folders = format_short_list([str(folder) for folder in missing.folders], 3)
     verb, pronoun = ("are", "them") if len(missing.folders) > 1 else ("is", "it")
     consequence = "does not build without" if is_needed else "may need"

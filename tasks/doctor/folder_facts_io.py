@@ -7,11 +7,8 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path, PurePath
-from typing import Any
 
-from tasks.core.check_ids import CheckId
 from tasks.core.errors import CommandFailedError, MissingToolError, TorchyardError
 from tasks.doctor.host_facts import (
     Disk,
@@ -30,7 +27,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def list_disks(request: ProbeRequest) -> Iterator[Disk]:
-    """Yield the disks that a build writes to. The `path` of a disk is that of its first place."""
+    """Yield the disks that a build writes to. The `path` of a disk is its first folder in use."""
     mounts = tuple(list_mounts())
     places_by_device: dict[int, list[tuple[str, PurePath, Path]]] = {}
     for label, path in _list_written_places(request):
@@ -75,7 +72,7 @@ def list_mounts() -> Iterator[tuple[Path, str]]:
 
 
 def find_filesystem_type(place: Path, known: tuple[tuple[Path, str], ...]) -> str:
-    """Return the filesystem type of `place`, "" if unknown; `known` is from `list_mounts`."""
+    """Return the filesystem type of `place`, or ""; `known` are the mounts of `list_mounts`."""
     real = place.resolve()
     if sys.platform == "win32":
         import psutil  # noqa: PLC0415 - not at load
@@ -88,27 +85,12 @@ def find_filesystem_type(place: Path, known: tuple[tuple[Path, str], ...]) -> st
 _OWNERLESS = {"9p", "drvfs", "vfat", "exfat", "ntfs", "ntfs3", "fuseblk"}
 
 
-def read_folder_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Return `disks`, `begun`, `long_paths`, `leftovers` and `exposed`, if `checks` need them."""
-    facts: dict[str, Any] = {}
-    if checks & {"disk", "filesystem"}:
-        facts["disks"] = tuple(list_disks(request))
-        facts["begun"] = has_started_build(request)
-    if request.host.system == "windows" and "long-paths" in checks:
-        facts["long_paths"] = _read_long_paths_setting()
-    if "leftovers" in checks:
-        facts["leftovers"] = tuple(_find_leftovers(request))
-    if os.name == "posix" and "trust" in checks:
-        facts["exposed"] = tuple(_find_unsafe_paths(request))
-    return facts
-
-
 def has_started_build(request: ProbeRequest) -> bool:
     """Return True if this build has started, so that most of its disk space is already used."""
     return any(is_accessible(path) for path in request.begun)
 
 
-def _read_long_paths_setting() -> bool | None:
+def read_long_paths_setting() -> bool | None:
     """Return the registry value LongPathsEnabled (learn.microsoft.com), None if it is unknown."""
     if sys.platform == "win32":
         import winreg  # noqa: PLC0415 - exists only on Windows
@@ -124,7 +106,7 @@ def _read_long_paths_setting() -> bool | None:
     return None
 
 
-def _find_leftovers(request: ProbeRequest) -> Iterator[Leftover]:
+def find_leftovers(request: ProbeRequest) -> Iterator[Leftover]:
     """Yield the leftovers of all profiles, which share memory and may share a source tree."""
     import psutil  # noqa: PLC0415 - not at load
 
@@ -143,12 +125,14 @@ def _find_leftovers(request: ProbeRequest) -> Iterator[Leftover]:
             yield Leftover("killed", str(folder), process_group.list_running_programs(run))
 
 
-def _find_unsafe_paths(request: ProbeRequest) -> Iterator[UnsafePath]:
-    """Yield the folders of the build and on PATH that other users may write to.
+def find_unsafe_paths(request: ProbeRequest) -> tuple[UnsafePath, ...] | None:
+    """Return the folders of the build and on PATH that other users may write to.
 
-    Filesystems without file owners are skipped (Windows disks in WSL, USB sticks): on these, all
-    files seem to be writable by everyone.
+    Without file owners (Windows disks in WSL, USB sticks), all files seem to be writable by
+    everyone: such filesystems are skipped. None means that the system has no such permissions.
     """
+    if os.name != "posix":
+        return None
     mounts = tuple(list_mounts())
 
     def is_unsafe(folder: Path) -> bool:
@@ -159,50 +143,45 @@ def _find_unsafe_paths(request: ProbeRequest) -> Iterator[UnsafePath]:
         return False
 
     config = Path(request.root) / "config"
-    for folder in dict.fromkeys(map(Path, (request.root, config, *dict(request.places).values()))):
-        if is_unsafe(folder):
-            yield UnsafePath("folder", str(folder))
+    folders = dict.fromkeys(map(Path, (request.root, config, *dict(request.places).values())))
+    unsafe = [UnsafePath("folder", str(folder)) for folder in folders if is_unsafe(folder)]
     for entry in dict.fromkeys(os.environ.get("PATH", "").split(os.pathsep)):
         if not Path(entry).is_absolute():
-            yield UnsafePath("relative", entry)
+            unsafe.append(UnsafePath("relative", entry))
         elif is_unsafe(Path(entry)):
-            yield UnsafePath("PATH", entry)
+            unsafe.append(UnsafePath("PATH", entry))
+    return tuple(unsafe)
 
 
 # Syntax: git-config(1), "Syntax"; keys: gitmodules(5)
-_GITMODULES_SECTION = re.compile(r"^\s*\[", re.MULTILINE)
-_GITMODULES_PATH = re.compile(
-    r"^\s*path\s*=\s*\"?([^\"#;\n]+?)\"?\s*(?:[#;].*)?$", re.MULTILINE | re.I
-)
-_NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.MULTILINE | re.I)
+_GITMODULES_SECTION = re.compile(r"^\s*\[", re.M)
+_GITMODULES_PATH = re.compile(r"^\s*path\s*=\s*\"?([^\"#;\n]+?)\"?\s*(?:[#;].*)?$", re.M | re.I)
+_NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.M | re.I)
 
 
-def read_submodule_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Return `unfetched`, the missing submodules; {} if `checks` do not need this fact."""
-    if "submodules" not in checks or not request.build:
-        return {}
-    missing = (_find_missing_submodules(name, *folders) for name, *folders in request.own)
-    return {"unfetched": tuple(chain.from_iterable(missing))}
+def find_missing_submodules(request: ProbeRequest) -> tuple[MissingSubmodules, ...] | None:
+    """Return the missing submodules of the user's extensions, None without a profile.
 
-
-def _find_missing_submodules(
-    extension: str, copied: PurePath, built: PurePath
-) -> Iterator[MissingSubmodules]:
-    """Yield the missing submodules in `built`, in `copied` and in the git work tree around them."""
-    with contextlib.suppress(OSError):  # the stage that copies the folder reports the error
-        copied_root, source = Path(copied).resolve(), Path(built).resolve()
-        candidates = (source, *source.parents)
-        work_tree = next((place for place in candidates if (place / ".git").exists()), source)
-        for tree in dict.fromkeys((source, copied_root, work_tree)):
-            if empty := tuple(_find_empty_submodules(tree, copied_root)):
-                is_clone = (tree / ".git").exists()
-                yield MissingSubmodules(extension, source, tree, empty, is_clone)
+    The folder that is built, the folder that is copied, and the git work tree around them may have
+    submodules.
+    """
+    found = []
+    for extension, copied, built in request.own:
+        with contextlib.suppress(OSError):  # the stage that copies the folder reports the error
+            copied_root, source = Path(copied).resolve(), Path(built).resolve()
+            candidates = (source, *source.parents)
+            work_tree = next((place for place in candidates if (place / ".git").exists()), source)
+            for tree in dict.fromkeys((source, copied_root, work_tree)):
+                if empty := tuple(_find_empty_submodules(tree, copied_root)):
+                    is_clone = (tree / ".git").exists()
+                    found.append(MissingSubmodules(extension, source, tree, empty, is_clone))
+    return tuple(found) if request.build else None
 
 
 def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
     """Yield the empty submodules of `tree` that are below the folder `copied` or contain it.
 
-    Submodules with `update = none` are skipped: git never fetches these.
+    git never fetches submodules with `update = none`.
     """
     if not (gitmodules := tree / ".gitmodules").is_file():
         return
@@ -216,13 +195,8 @@ def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
             yield place
 
 
-def read_conflict_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Return the fact `unmerged`: the checkouts that have merge conflicts.
-
-    Return {} if `checks` do not need the fact, without a profile, or if git cannot run.
-    """
-    if "conflicts" not in checks or not request.build:
-        return {}
+def find_merge_conflicts(request: ProbeRequest) -> tuple[UnmergedCheckout, ...] | None:
+    """Return the user's checkouts with merge conflicts; None without a profile or without git."""
     try:
         unmerged = tuple(
             UnmergedCheckout(setting, f"in {folder} {conflict}", conflict.hint)
@@ -230,5 +204,5 @@ def read_conflict_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> di
             if (conflict := git.find_conflicts(folder))
         )
     except (CommandFailedError, MissingToolError, OSError):
-        return {}
-    return {"unmerged": unmerged}
+        return None
+    return unmerged if request.build else None

@@ -1,14 +1,14 @@
-"""Define the facts that doctor reads about a host, as frozen dataclasses.
+"""Define the facts that doctor reads about a host: probes create them, checks read them.
 
-Probes create the facts and checks read them, so that tests can describe any host. None means "not
-inspected", an empty value means "inspected, but not found". Sizes are in MiB.
+None means "not inspected", an empty value means "inspected, but not found". Sizes are in MiB.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.core.deps_model import CompilerLimits
+from tasks.core.deps_model import DepsJob
 from tasks.core.model import Host
 from tasks.knowledge.cpp_extension import CppExtension
 from tasks.knowledge.gpus import NvidiaDriver
@@ -22,7 +22,7 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Tool:
-    """A program. `path` is "" if not found; `why` is a reason or an error, `todo` the hint."""
+    """A program. Its path is empty if not found; `why` is a reason or an error, `todo` the hint."""
 
     path: str = ""
     version: str = ""
@@ -32,7 +32,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class VisualStudio:
-    """An installed Visual Studio. `tools` is the version of its default C++ toolset, or ""."""
+    """An installed Visual Studio. `tools` is the version of its default C++ toolset, if any."""
 
     name: str
     version: str
@@ -54,7 +54,7 @@ class Disk:
 
     @property
     def main_place(self) -> str:
-        """The first place on the disk, which names the disk in messages."""
+        """The label of the first folder, which names the disk in messages."""
         return self.holds[0]
 
 
@@ -63,7 +63,7 @@ class Memory:
     """The memory and the usable processors of the machine.
 
     `limit_mib` is the lowest memory limit for a build, such as that of a container. `available_mib`
-    is the free part of this limit. `swap_mib` is None if unknown.
+    is the free part of this limit.
     """
 
     total_mib: int
@@ -74,22 +74,11 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Connectivity:
-    """A URL without secrets, and whether its host answers; `instead_of` is the mirrored URL."""
-
-    subject: str
-    url: str
-    answers: bool
-    optional: bool = False
-    instead_of: str = ""
-
-
-@dataclass(frozen=True)
 class UnsafePath:
-    """A place where other users can put programs that a build runs.
+    """A folder where other users can put programs that a build runs.
 
-    `kind` is `folder` for a world-writable folder of the build, `PATH` for a world-writable folder
-    on PATH, and `relative` for a PATH entry that depends on the current directory.
+    `kind` is `folder` for a folder of the build, `PATH` for a folder on PATH, and `relative` for a
+    PATH entry that depends on the current directory.
     """
 
     kind: Literal["folder", "PATH", "relative"]
@@ -116,14 +105,6 @@ class ShadowingTorch:
     how: Literal["PYTHONPATH", "conda", "user site", "checkout"]
     path: str
     version: str = ""
-
-
-@dataclass(frozen=True)
-class Proxy:
-    """A proxy variable, and the host and port of the proxy ("" if the variable has no host)."""
-
-    variable: str
-    address: str
 
 
 @dataclass(frozen=True)
@@ -167,10 +148,15 @@ class UnmergedCheckout:
 
 @dataclass(frozen=True)
 class RequiredUrl:
-    """A URL that a build needs. The user's uv or pip settings replace a `usual` (default) index."""
+    """A URL that a build needs, without secrets once a probe found out whether its host `answers`.
+
+    The index in the user's uv or pip settings replaces a `usual` (default) index. `instead_of` is
+    the URL that a mirror replaced.
+    """
 
     subject: str
     url: str
+    answers: bool = False
     optional: bool = False
     usual: bool = False
     instead_of: str = ""
@@ -185,7 +171,7 @@ class ProbeRequest:
     started. `into` is the setting install.into, `installed` the manifest that an install writes.
     `sources` has name and folder of each extension, which may not be fetched yet. `own` has the
     extensions in the user's folders: name, folder, and the subfolder that is built. `checkouts` has
-    the user's folders of PyTorch and extensions: the setting that names the folder, and the folder.
+    the user's folders of PyTorch and extensions, each with its settings key.
     """
 
     root: PurePath
@@ -197,12 +183,9 @@ class ProbeRequest:
     begun: tuple[PurePath, ...] = ()
     into: str = ""
     installed: PurePath | None = None
-    cc: str | None = None
-    cxx: str | None = None
-    limits: CompilerLimits = field(default_factory=CompilerLimits)
+    deps: DepsJob | None = None
     toolkit_home: str = ""
     urls: tuple[RequiredUrl, ...] = ()
-    distributions: tuple[str, ...] = ()
     sources: tuple[tuple[str, PurePath], ...] = ()
     own: tuple[tuple[str, PurePath, PurePath], ...] = ()
     checkouts: tuple[tuple[str, PurePath], ...] = ()
@@ -215,10 +198,10 @@ class HostFacts:
 
     `systems` are names that select a package manager (`ubuntu`, `debian`). `begun` is True if the
     build already uses most of its disk space. `python_bits` belongs to the target interpreter.
-    `glibc` is "" on systems without glibc (musl, Windows). `cmake` and `ninja` are found in the
-    build environment, else on PATH, and `setuptools` only in the build environment. `without_cuda`
-    are the extensions whose sources have no CUDA files. `hands_on` is the program that sends
-    compilations to the `workers`. `environ` are the names and values of environment variables.
+    `glibc` is empty without glibc (musl, Windows). `cmake` and `ninja` are found in the build
+    environment, else on PATH, and `setuptools` only in the build environment. `without_cuda` are
+    the extensions without CUDA sources. `hands_on` is the program that sends compilations to the
+    `workers`. `proxies` has host and port by variable, empty if the variable has no host.
     """
 
     host: Host
@@ -230,7 +213,6 @@ class HostFacts:
     python_bits: int | None = None
     uv: Tool | None = None
     git: Tool | None = None
-    cc: Tool | None = None
     cxx: Tool | None = None
     visual_studio: tuple[VisualStudio, ...] | None = None
     windows_sdk: tuple[str, ...] | None = None
@@ -248,12 +230,12 @@ class HostFacts:
     memory: Memory | None = None
     long_paths: bool | None = None
     encoding: str | None = None
-    proxies: tuple[Proxy, ...] | None = None
-    reach: tuple[Connectivity, ...] | None = None
+    proxies: Mapping[str, str] | None = None
+    reach: tuple[RequiredUrl, ...] | None = None
     hands_on: Tool | None = None
-    workers: tuple[Connectivity, ...] | None = None
+    workers: tuple[RequiredUrl, ...] | None = None
     leftovers: tuple[Leftover, ...] | None = None
     exposed: tuple[UnsafePath, ...] | None = None
     shadows: tuple[ShadowingTorch, ...] | None = None
     installed: tuple[InstalledExtension, ...] | None = None
-    environ: tuple[tuple[str, str], ...] | None = None
+    environ: Mapping[str, str] | None = None

@@ -12,28 +12,23 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
 from tasks.core.check_ids import CheckId
+from tasks.core.deps_model import CompilerLimits
 from tasks.core.errors import CommandFailedError, MissingToolError, redact_secrets
 from tasks.core.model import Command, Interpreter
-from tasks.doctor.folder_facts_io import (
-    has_started_build,
-    read_conflict_facts,
-    read_folder_facts,
-    read_submodule_facts,
-)
+from tasks.doctor import folder_facts_io
 from tasks.doctor.host_facts import (
     VARIABLES,
     BuildTorch,
-    Connectivity,
     HostFacts,
     InstalledExtension,
     Memory,
     ProbeRequest,
-    Proxy,
     RequiredUrl,
     ShadowingTorch,
     Tool,
@@ -57,52 +52,36 @@ DEADLINE = 1.5  # seconds in total for all hosts
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 
 
-def start_network_probes(
+def _start_network_probes(
     request: ProbeRequest, checks: frozenset[CheckId]
 ) -> Callable[[], dict[str, Any]]:
-    """Start the network probes; return a function that waits for the results.
-
-    The results are the facts `proxies`, `reach` and `workers`, if `checks` need them.
-    """
-    facts: dict[str, Any] = {}
-    if "proxies" in checks:
-        facts["proxies"] = tuple(_read_proxies())
-    waiting: dict[str, Callable[[], tuple[Connectivity, ...]]] = {}
+    """Start the network probes that `checks` need; return a function that waits for the facts."""
+    urls: dict[str, list[RequiredUrl]] = {}
     if checks & {"index", "git-hosts"}:
-        has_started = has_started_build(request)
-        urls = dict.fromkeys(map(_apply_user_index, request.urls))
-        waiting["reach"] = _start_probes(
-            [replace(url, optional=url.optional or has_started) for url in urls]
-        )
+        started = folder_facts_io.has_started_build(request)
+        required = dict.fromkeys(map(_apply_user_index, request.urls))
+        urls["reach"] = [replace(url, optional=url.optional or started) for url in required]
     if "workers" in checks and request.workers.hosts:
-        hosts = request.workers.hosts
-        waiting["workers"] = _start_probes([RequiredUrl(host.name, host.url) for host in hosts])
-    return lambda: {**facts, **{name: wait() for name, wait in waiting.items()}}
+        urls["workers"] = [RequiredUrl(host.name, host.url) for host in request.workers.hosts]
+    if not urls:
+        return dict
+    wait = start_url_probes([url.url for group in urls.values() for url in group], DEADLINE)
 
+    def add_answer(url: RequiredUrl, answers: dict[str, bool]) -> RequiredUrl:
+        mirrored, answer = redact_secrets(url.instead_of), answers.get(url.url, False)
+        return replace(url, url=redact_secrets(url.url), instead_of=mirrored, answers=answer)
 
-def _start_probes(urls: list[RequiredUrl]) -> Callable[[], tuple[Connectivity, ...]]:
-    wait_for_answers = start_url_probes([url.url for url in urls], DEADLINE)
+    def wait_for_facts() -> dict[str, Any]:
+        answers = wait()
+        return {fact: tuple(add_answer(url, answers) for url in urls[fact]) for fact in urls}
 
-    def wait() -> tuple[Connectivity, ...]:
-        answers = wait_for_answers()
-        return tuple(
-            Connectivity(
-                url.subject,
-                redact_secrets(url.url),
-                answers.get(url.url, False),
-                url.optional,
-                redact_secrets(url.instead_of),
-            )
-            for url in urls
-        )
-
-    return wait
+    return wait_for_facts
 
 
 def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[str, bool]]:
     """Connect to all URLs; return a function that waits for the answers.
 
-    The function waits until `deadline` seconds after the start. URLs without a result are omitted.
+    The function waits until `deadline` seconds after the start, and omits URLs without a result.
     """
     results: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
     end_time = time.monotonic() + deadline
@@ -137,40 +116,26 @@ def _apply_user_index(required: RequiredUrl) -> RequiredUrl:
     return replace(required, url=user_index, instead_of="") if user_index else required
 
 
-def _read_proxies() -> Iterator[Proxy]:
-    """Yield the proxies of the environment, without user and password."""
+def _read_proxies() -> dict[str, str]:
+    """Return the proxies of the environment by variable, without user and password."""
+    proxies: dict[str, str] = {}
     for name in (name for lower in _PROXY_VARIABLES for name in (lower, lower.upper())):
         if text := os.environ.get(name, ""):
             host, port = None, None
             with contextlib.suppress(ValueError):
                 parts = urlsplit(text if "://" in text else f"//{text}")
                 port, host = parts.port, parts.hostname
-            yield Proxy(name, f"{host or ''}{f':{port}' if host and port else ''}")
+            proxies[name] = f"{host or ''}{f':{port}' if host and port else ''}"
+    return proxies
 
 
 _BYTES_PER_MIB = 2**20
 
 
-def read_machine_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Return the facts about the system, and `memory` and `encoding` if `checks` need them."""
-    facts: dict[str, Any] = {
-        "os_release": _read_os_release(request.host.system),
-        "systems": operating_system.list_system_names(),
-        "glibc": _read_glibc_version(request.host.system),
-        "wsl": "microsoft" in platform.release().lower() and request.host.system == "linux",
-        "environ": tuple((name, os.environ[name]) for name in VARIABLES if name in os.environ),
-    }
-    if checks & {"memory", "swap"}:
-        facts["memory"] = _measure_memory()
-    if "locale" in checks:
-        facts["encoding"] = locale.getencoding()
-    return facts
-
-
-def _read_os_release(system: str) -> str:
-    if system == "windows":
+def _read_os_release(request: ProbeRequest) -> str:
+    if request.host.system == "windows":
         return f"Windows {platform.release()} ({platform.version()})"
-    if system == "macos":
+    if request.host.system == "macos":
         return f"macOS {platform.mac_ver()[0]}"
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
@@ -178,15 +143,19 @@ def _read_os_release(system: str) -> str:
         return f"Linux {platform.release()}"
 
 
-def _read_glibc_version(system: str) -> str:
-    """Return the version of the running glibc, "" for musl and other systems."""
-    if system == "linux" and sys.platform == "linux":
+def _is_wsl(request: ProbeRequest) -> bool:
+    return "microsoft" in platform.release().lower() and request.host.system == "linux"
+
+
+def _read_glibc_version(request: ProbeRequest) -> str:
+    """Return the version of the running glibc; an empty string for musl and other systems."""
+    if request.host.system == "linux" and sys.platform == "linux":
         with contextlib.suppress(ValueError, OSError):  # musl does not define the name
             return (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
     return ""
 
 
-def _measure_memory() -> Memory:
+def _measure_memory(_: ProbeRequest) -> Memory:
     import psutil  # noqa: PLC0415 - not at load
 
     swap_mib = None
@@ -202,21 +171,6 @@ def _measure_memory() -> Memory:
     )
 
 
-def read_python_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Return `python_bits`, `torch`, `without_cuda`, `shadows` and `installed`, if needed."""
-    facts: dict[str, Any] = {}
-    if "python" in checks:
-        facts["python_bits"] = _read_python_bits(request.host.python.path)
-    if "torch-checks" in checks and request.build:
-        facts["torch"] = _find_build_torch(request)
-        facts["without_cuda"] = frozenset(_list_extensions_without_cuda(request))
-    if "torch-shadow" in checks:
-        facts["shadows"] = tuple(_find_shadowing_torches(request))
-    if "names" in checks and request.build:
-        facts["installed"] = tuple(_find_installed_extensions(request))
-    return facts
-
-
 def _read_python_bits(python: str) -> int | None:
     """Return 32 or 64, the pointer size of the interpreter, or None if it does not run."""
     if python in (sys.executable, getattr(sys, "_base_executable", "")):
@@ -229,7 +183,9 @@ def _read_python_bits(python: str) -> int | None:
         return None
 
 
-def _find_build_torch(request: ProbeRequest) -> BuildTorch:
+def _find_build_torch(request: ProbeRequest) -> BuildTorch | None:
+    if not request.build:
+        return None
     venv = list_site_folders(request.venv) if request.venv else ()
     torch = interpreters.find_torch([Path(request.torch).parent] if request.torch else [*venv])
     if torch is None:
@@ -241,11 +197,13 @@ def _find_build_torch(request: ProbeRequest) -> BuildTorch:
     return BuildTorch(torch.version, torch.cuda, parse_cpp_extension(text))
 
 
-def _list_extensions_without_cuda(request: ProbeRequest) -> Iterator[str]:
+def _list_extensions_without_cuda(request: ProbeRequest) -> frozenset[str]:
+    names: set[str] = set()
     for name, folder in request.sources:
         with contextlib.suppress(OSError):  # the stage that copies the folder reports the error
             if not source_trees.has_cuda_sources(folder):
-                yield name
+                names.add(name)
+    return frozenset(names)
 
 
 def _find_shadowing_torches(request: ProbeRequest) -> Iterator[ShadowingTorch]:
@@ -274,55 +232,23 @@ def _find_user_site(python: Interpreter) -> Path:
     return Path(home) / f"lib/python{major}.{minor}/site-packages"
 
 
-def _find_installed_extensions(request: ProbeRequest) -> Iterator[InstalledExtension]:
-    """Yield the extensions that are installed next to an existing torch or in the user site folder.
+def _find_installed_extensions(request: ProbeRequest) -> tuple[InstalledExtension, ...] | None:
+    """Return the extensions that are installed beside an existing torch or in the user site folder.
 
-    Packages from a package index have no direct_url.json (PEP 610).
+    Packages from a package index have no direct_url.json (PEP 610). None means without a profile.
     """
-    python = request.host.python
+    python, found = request.host.python, []
     folders = [Path(python.torch.folder).parent] if python.torch else []
-    for folder in [*folders, _find_user_site(python)]:
-        for name in request.distributions:
-            for info in folder.glob(f"{name.replace('-', '_')}-*.dist-info"):
-                version = info.name.removesuffix(".dist-info").rpartition("-")[2]
-                indexed = not (info / "direct_url.json").is_file()
-                yield InstalledExtension(name, version, str(folder), indexed)
+    names = dict(request.sources)
+    for folder, name in product((*folders, _find_user_site(python)), names):
+        for info in folder.glob(f"{name.replace('-', '_')}-*.dist-info"):
+            version = info.name.removesuffix(".dist-info").rpartition("-")[2]
+            indexed = not (info / "direct_url.json").is_file()
+            found.append(InstalledExtension(name, version, str(folder), indexed))
+    return tuple(found) if request.build else None
 
 
 _TOOLSET = "VC/Auxiliary/Build/Microsoft.VCToolsVersion.default.txt"
-
-
-def read_tool_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Return the facts about compilers and build tools that `checks` need.
-
-    Facts: `git`, `uv`, `cc`, `cxx`, `cmake`, `ninja`, `setuptools`, `hands_on`, `visual_studio`
-    and `windows_sdk`.
-    """
-    readers: dict[CheckId, Callable[[], dict[str, Any]]] = {
-        "uv": lambda: {"uv": Tool(environments.find_uv() or "")},
-        "git": lambda: {"git": _find_tool("git")},
-        "workers": lambda: _find_distribution_program(request.workers.kind),
-        "cmake": lambda: {
-            "cmake": _find_build_tool(request.venv, "cmake"),
-            "setuptools": _find_setuptools(request.venv),
-        },
-        "ninja": lambda: {"ninja": _find_build_tool(request.venv, "ninja")},
-    }
-    if request.host.system == "windows":
-        readers["visual-studio"] = lambda: {"visual_studio": find_visual_studios()}
-        readers["windows-sdk"] = lambda: {"windows_sdk": list_windows_sdks(_find_windows_kits())}
-    facts: dict[str, Any] = {}
-    for check, read_facts in readers.items():
-        if check in checks:
-            facts |= read_facts()
-    if checks & {"compiler", "known-bad", "torch-checks"}:
-        facts["cc"], facts["cxx"] = _find_compilers(request)
-    return facts
-
-
-def _find_distribution_program(kind: Any) -> dict[str, Tool]:
-    program = DISTRIBUTOR_PROGRAMS.get(kind)
-    return {"hands_on": Tool(shutil.which(program) or "")} if program else {}
 
 
 def _find_tool(name: str) -> Tool:
@@ -330,14 +256,14 @@ def _find_tool(name: str) -> Tool:
     return Tool(program.path, program.version) if program else Tool()
 
 
-def _find_compilers(request: ProbeRequest) -> tuple[Tool, Tool]:
+def _find_compiler(request: ProbeRequest) -> Tool:
     try:
-        compilers = toolchain.choose_compilers((request.cc, request.cxx), request.limits)
+        requested = (deps.cc, deps.cxx) if (deps := request.deps) else (None, None)
+        limits = deps.limits if deps else CompilerLimits()
+        compilers = toolchain.choose_compilers(requested, limits)
     except MissingToolError as error:
-        missing = Tool(why=error.message, todo=error.hint)
-        return missing, missing
-    cc, cxx = compilers.cc, compilers.cxx
-    return Tool(cc.path, cc.version), Tool(cxx.path, cxx.version, why=compilers.why)
+        return Tool(why=error.message, todo=error.hint)
+    return Tool(compilers.cxx.path, compilers.cxx.version, why=compilers.why)
 
 
 def _find_build_tool(venv: PurePath | None, name: str) -> Tool:
@@ -357,16 +283,15 @@ def _find_setuptools(venv: PurePath | None) -> Tool:
 
 def find_visual_studios() -> tuple[VisualStudio, ...] | None:
     """Return all Visual Studio installations, None if vswhere is not available."""
-    rows = msvc_toolsets.run_vswhere("-all", "-prerelease")
-    return None if rows is None else tuple(map(_parse_installation, rows))
-
-
-def _parse_installation(row: Any) -> VisualStudio:
-    name, version, folder = msvc_toolsets.parse_vswhere_row(row)
-    toolset = ""
-    with contextlib.suppress(OSError):
-        toolset = (Path(folder) / _TOOLSET).read_text(encoding="utf-8-sig").strip()
-    return VisualStudio(name, version, folder, tools=toolset)
+    if (rows := msvc_toolsets.run_vswhere("-all", "-prerelease")) is None:
+        return None
+    studios = []
+    for name, version, folder in map(msvc_toolsets.parse_vswhere_row, rows):
+        toolset = ""
+        with contextlib.suppress(OSError):
+            toolset = (Path(folder) / _TOOLSET).read_text(encoding="utf-8-sig").strip()
+        studios.append(VisualStudio(name, version, folder, tools=toolset))
+    return tuple(studios)
 
 
 def list_windows_sdks(kits: Path | None) -> tuple[str, ...]:
@@ -389,32 +314,64 @@ def _find_windows_kits() -> Path | None:
     return None
 
 
-def read_gpu_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> dict[str, Any]:
-    """Return the facts `nvidia` (the driver and its GPUs) and `nvcc`, if `checks` need them."""
-    facts: dict[str, Any] = {}
-    if checks & {"cards", "targets", "driver"}:
-        facts["nvidia"] = nvidia.query_driver()
-    if checks & {"toolkit", "known-bad", "torch-checks"} and (home := request.toolkit_home):
-        version = host_probe.read_nvcc_version(Path(home))
-        facts["nvcc"] = Tool(toolchain.build_nvcc_path(home), version) if version else Tool()
-    return facts
+def _find_nvcc(request: ProbeRequest) -> Tool | None:
+    if not (home := request.toolkit_home):
+        return None
+    version = host_probe.read_nvcc_version(Path(home))
+    return Tool(toolchain.build_nvcc_path(home), version) if version else Tool()
 
 
-_READERS = (
-    read_machine_facts,
-    read_tool_facts,
-    read_gpu_facts,
-    read_python_facts,
-    read_submodule_facts,
-    read_conflict_facts,
-    read_folder_facts,
-)
+def _find_distribution_program(request: ProbeRequest) -> Tool | None:
+    program = DISTRIBUTOR_PROGRAMS.get(request.workers.kind)
+    return Tool(shutil.which(program) or "") if program else None
+
+
+# The checks that need a fact (none: it is always read), and the function that reads the fact
+_Readers = dict[str, tuple[set[CheckId], Callable[[ProbeRequest], Any]]]
+_READERS: _Readers = {
+    "os_release": (set(), _read_os_release),
+    "systems": (set(), lambda _: operating_system.list_system_names()),
+    "glibc": (set(), _read_glibc_version),
+    "wsl": (set(), _is_wsl),
+    "environ": (set(), lambda _: {key: os.environ[key] for key in VARIABLES if key in os.environ}),
+    "memory": ({"memory", "swap"}, _measure_memory),
+    "encoding": ({"locale"}, lambda _: locale.getencoding()),
+    "proxies": ({"proxies"}, lambda _: _read_proxies()),
+    "uv": ({"uv"}, lambda _: Tool(environments.find_uv() or "")),
+    "git": ({"git"}, lambda _: _find_tool("git")),
+    "hands_on": ({"workers"}, _find_distribution_program),
+    "cmake": ({"cmake"}, lambda request: _find_build_tool(request.venv, "cmake")),
+    "setuptools": ({"cmake"}, lambda request: _find_setuptools(request.venv)),
+    "ninja": ({"ninja"}, lambda request: _find_build_tool(request.venv, "ninja")),
+    "cxx": ({"compiler", "known-bad", "torch-checks"}, _find_compiler),
+    "nvcc": ({"toolkit", "known-bad", "torch-checks"}, _find_nvcc),
+    "nvidia": ({"cards", "targets", "driver"}, lambda _: nvidia.query_driver()),
+    "python_bits": ({"python"}, lambda request: _read_python_bits(request.host.python.path)),
+    "torch": ({"torch-checks"}, _find_build_torch),
+    "without_cuda": ({"torch-checks"}, _list_extensions_without_cuda),
+    "shadows": ({"torch-shadow"}, lambda request: tuple(_find_shadowing_torches(request))),
+    "installed": ({"names"}, _find_installed_extensions),
+    "unfetched": ({"submodules"}, folder_facts_io.find_missing_submodules),
+    "unmerged": ({"conflicts"}, folder_facts_io.find_merge_conflicts),
+    "disks": ({"disk", "filesystem"}, lambda request: (*folder_facts_io.list_disks(request),)),
+    "begun": ({"disk", "filesystem"}, folder_facts_io.has_started_build),
+    "leftovers": ({"leftovers"}, lambda request: (*folder_facts_io.find_leftovers(request),)),
+    "exposed": ({"trust"}, folder_facts_io.find_unsafe_paths),
+}
+_WINDOWS_READERS: _Readers = {
+    "visual_studio": ({"visual-studio"}, lambda _: find_visual_studios()),
+    "windows_sdk": ({"windows-sdk"}, lambda _: list_windows_sdks(_find_windows_kits())),
+    "long_paths": ({"long-paths"}, lambda _: folder_facts_io.read_long_paths_setting()),
+}
 
 
 def read_host_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> HostFacts:
     """Return the facts that `checks` need. Network probes run while the other facts are read."""
-    wait_for_answers = start_network_probes(request, checks)
-    facts = HostFacts(request.host, request.root)
-    for read_facts in _READERS:
-        facts = replace(facts, **read_facts(request, checks))
-    return replace(facts, **wait_for_answers())
+    wait_for_facts = _start_network_probes(request, checks)
+    readers = _READERS | (_WINDOWS_READERS if request.host.system == "windows" else {})
+    facts = {
+        fact: read_fact(request)
+        for fact, (users, read_fact) in readers.items()
+        if not users or users & checks
+    }
+    return HostFacts(request.host, request.root, **facts, **wait_for_facts())

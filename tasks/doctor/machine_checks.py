@@ -1,15 +1,22 @@
-"""Check the machine (system, memory, swap, encoding, ignored variables) and Python."""
+"""Check the machine, Python, build tools and compilers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from tasks.core.check_ids import CheckId
+from tasks.core.deps_model import MIN_NINJA_VERSION
+from tasks.core.errors import KnowledgeError
 from tasks.core.text_formatting import format_size
 from tasks.doctor.check_result import (
     NO_PROFILE,
     CheckResult,
     Results,
     format_command,
+    format_install_hint,
     report_ok,
     report_problem,
     report_unchecked,
@@ -17,14 +24,17 @@ from tasks.doctor.check_result import (
 )
 from tasks.doctor.host_facts import VARIABLES
 from tasks.knowledge.costs import estimate_cost
+from tasks.knowledge.host_compilers import MSVC_INSTALL_COMMAND
 from tasks.knowledge.resource_estimates import (
     CUDA_COMPILER_MIB,
     CXX_COMPILER_MIB,
     SWAP_ADVISED_BELOW,
 )
+from tasks.knowledge.torch_releases import find_release
 from tasks.knowledge.versions import parse_major_minor
 
 if TYPE_CHECKING:
+    from tasks.core.deps_model import DepsJob
     from tasks.doctor.host_facts import HostFacts, Memory, ShadowingTorch
     from tasks.knowledge import Knowledge
     from tasks.lock.opened_profile_io import Profile
@@ -49,7 +59,13 @@ def check_machine(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
     else:
         yield _check_memory(s.memory, profile, knowledge)
         yield _check_swap(s, s.memory, profile)
-    yield _check_locale(s)
+    if s.encoding is None:
+        yield report_unchecked("locale")
+    elif s.host.system == "windows" or s.encoding.lower().replace("-", "") == "utf8":
+        yield report_ok("locale", s.encoding)
+    else:
+        message = f"{s.encoding} cannot represent all characters of names and messages"
+        yield report_warning("locale", message, format_command("export LC_ALL=C.UTF-8"))
     yield _check_variables(s)
 
 
@@ -85,13 +101,12 @@ def _check_memory(memory: Memory, profile: Profile | None, knowledge: Knowledge)
     if memory.limit_mib < memory.total_mib:
         size = f"a limit of {size} (set by a container or service)"
     compilers = f"about {jobs} compiler{'s' * (jobs > 1)} at once"
-    message = f"{format_size(memory.available_mib)} free of {size}; {memory.cores} cores: "
-    message += compilers
+    free = format_size(memory.available_mib)
+    message = f"{free} free of {size}; {memory.cores} cores: {compilers}"
     if _compiles_torch(profile):
         total_mib = memory.limit_mib + (memory.swap_mib or 0)
-        torch_mib, kernel_mib = (
-            estimate_cost(knowledge, "source", archs, 0).memory_mib for archs in (0, 1)
-        )
+        costs = (estimate_cost(knowledge, "source", archs, 0) for archs in (0, 1))
+        torch_mib, kernel_mib = (cost.memory_mib for cost in costs)
         if total_mib < torch_mib:
             message += f"; a compiler of torch takes up to {format_size(torch_mib)}"
             hint = "raise the limit, or build on a machine with more memory"
@@ -125,29 +140,17 @@ def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckR
         steps = "write swap=16GB under [wsl2] in %UserProfile%\\.wslconfig, then run in Windows:"
         hint = format_command("wsl --shutdown", steps)
     else:
-        hint = format_command(
-            "sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && "
-            "sudo mkswap /swapfile && sudo swapon /swapfile"
-        )
+        command = "sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && "
+        hint = format_command(f"{command}sudo mkswap /swapfile && sudo swapon /swapfile")
     message = f"{message}, and {format_size(memory.limit_mib)} of memory"
     return report_warning("swap", message, hint)
-
-
-def _check_locale(s: HostFacts) -> CheckResult:
-    if s.encoding is None:
-        return report_unchecked("locale")
-    if s.host.system == "windows" or s.encoding.lower().replace("-", "") == "utf8":
-        return report_ok("locale", s.encoding)
-    message = f"{s.encoding} cannot represent all characters of names and messages"
-    return report_warning("locale", message, format_command("export LC_ALL=C.UTF-8"))
 
 
 def _check_variables(s: HostFacts) -> CheckResult:
     """Warn about environment variables that builds ignore."""
     if s.environ is None:
         return report_unchecked("variables")
-    environ = dict(s.environ)
-    settings = {name: key for name, key in _SETTINGS_BY_VARIABLE.items() if environ.get(name)}
+    settings = {name: key for name, key in _SETTINGS_BY_VARIABLE.items() if s.environ.get(name)}
     if not settings:
         return report_ok("variables", "no variable is set that builds ignore")
     keys = ", ".join(f"{key} instead of {name}" for name, key in settings.items())
@@ -180,9 +183,8 @@ def _check_interpreter(s: HostFacts) -> CheckResult:
     if s.python_bits != 64:
         minor = python.version.rpartition(".")[0]
         hint = f'install a 64-bit Python {minor}, and name it in "python"'
-        return report_problem(
-            "python", f"{message} is {s.python_bits}-bit, but torch needs 64-bit", hint
-        )
+        message += f" is {s.python_bits}-bit, but torch needs 64-bit"
+        return report_problem("python", message, hint)
     if s.host.system == "windows" and "WindowsApps" in python.path:
         message += " comes from the Microsoft Store, which protects its folder"
         command = "winget install Python.Python.3.12"
@@ -217,9 +219,9 @@ def _check_extension_names(s: HostFacts, profile: Profile | None, knowledge: Kno
         yield report_unchecked("names", reason)
         return
     has_conflict = False
-    for item in s.installed:
-        extension = knowledge.extensions.get(item.name)
-        if not item.indexed or extension is None or extension.pypi == "own":
+    indexed = [(item, knowledge.extensions.get(item.name)) for item in s.installed if item.indexed]
+    for item, extension in indexed:
+        if extension is None or extension.pypi == "own":
             continue
         has_conflict = True
         message = f"{item.name} {item.version} in {item.folder} came from the package index"
@@ -228,3 +230,149 @@ def _check_extension_names(s: HostFacts, profile: Profile | None, knowledge: Kno
         yield report_warning("names", message, hint)
     if not has_conflict:
         yield report_ok("names", "no package of another project has the name of an extension")
+
+
+_REQUIRED_NINJA = Version(MIN_NINJA_VERSION)
+_REINSTALL_HINT = format_command("doit clean deps && doit deps", "install the build tools again:")
+
+
+def check_build_tools(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
+    """Yield the results of the checks git, cmake and ninja."""
+    yield _check_git(s, find_deps_job(profile), knowledge)
+    yield _check_cmake(s, profile, knowledge)
+    yield _check_ninja(s, profile)
+
+
+def find_deps_job(profile: Profile | None) -> DepsJob | None:
+    """Return the job of the `deps` stage, None without a profile or such a stage."""
+    stages = profile.plan.find_stages("deps") if profile else ()
+    return next((stage.job for stage in stages), None)
+
+
+def _check_git(s: HostFacts, job: DepsJob | None, knowledge: Knowledge) -> CheckResult:
+    if s.git is None:
+        return report_unchecked("git")
+    if s.git.path:
+        return report_ok("git", f"{s.git.version} at {s.git.path}")
+    if s.host.system == "macos":
+        hint = format_command("xcode-select --install")
+    else:
+        hint = format_install_hint(knowledge, s, "git")
+    if job and job.git_needed:
+        message = f"git is not installed, but is required {job.git_needed}"
+        return report_problem("git", message, hint)
+    return report_warning("git", "git is not installed, so no repository can be fetched", hint)
+
+
+def _check_cmake(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> CheckResult:
+    """Warn if another CMake replaced the suitable one that the `deps` stage installed."""
+    if s.cmake is None:
+        return report_unchecked("cmake")
+    try:
+        release = find_release(knowledge, profile.choice.torch) if profile else None
+    except KnowledgeError:
+        release = None
+    minimum, upper_bound = (release.cmake_min, release.cmake_below) if release else ("3.27", "")
+    required = f">={minimum}" + (f", <{upper_bound}" if upper_bound else "")
+    build_version = f"the build installs its own ({required})"
+    if not s.cmake.path:
+        return report_ok("cmake", f"not installed; {build_version}")
+    message = f"{s.cmake.version} at {s.cmake.path}"
+    if not is_in_build_folder(s.cmake.path, profile):
+        return report_ok("cmake", f"{message}; {build_version}")
+    version = parse_tool_version(s.cmake.version)
+    if version and version not in SpecifierSet(required, prereleases=True):
+        message += f"; this torch needs {required}"
+        return report_warning("cmake", message, _REINSTALL_HINT)
+    return report_ok("cmake", message)
+
+
+def _check_ninja(s: HostFacts, profile: Profile | None) -> CheckResult:
+    if s.ninja is None:
+        return report_unchecked("ninja")
+    build_version = f"the build installs its own (>={_REQUIRED_NINJA})"
+    if not s.ninja.path:
+        return report_ok("ninja", f"not installed; {build_version}")
+    message = f"{s.ninja.version} at {s.ninja.path}"
+    version = parse_tool_version(s.ninja.version)
+    if version is None or version >= _REQUIRED_NINJA:
+        return report_ok("ninja", message)
+    if not is_in_build_folder(s.ninja.path, profile):
+        return report_ok("ninja", f"{message}; {build_version}")
+    if s.host.system == "windows":
+        message += ": Ninja 1.11.1 loops, and 1.13.0 breaks long link commands"
+    else:
+        message += ": before 1.13 Ninja has no jobserver, so memory cannot limit the jobs"
+    return report_warning("ninja", message, _REINSTALL_HINT)
+
+
+def is_in_build_folder(path: str, profile: Profile | None) -> bool:
+    """Return True if the program is in the build directory, False without a profile."""
+    build = profile.layout.build if profile else None
+    return build is not None and type(build)(path).is_relative_to(build)
+
+
+def parse_tool_version(text: str) -> Version | None:
+    """Parse a version that a tool printed; return None if it is not a valid version."""
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+_INSTALL_COMMANDS = {"windows": MSVC_INSTALL_COMMAND, "macos": "xcode-select --install"}
+
+
+def check_compilers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
+    """Yield the results of the checks compiler, visual-studio and windows-sdk."""
+    windows = s.host.system == "windows"
+    if profile and not profile.choice.needs_compiler:
+        checks: list[CheckId] = ["compiler", "visual-studio", "windows-sdk"]
+        unneeded = checks if windows else checks[:1]
+        yield from (report_ok(check, "not needed: nothing is compiled") for check in unneeded)
+        return
+    yield _check_compiler(s, knowledge)
+    if not windows:
+        return
+    yield _check_visual_studio(s)
+    if s.windows_sdk is None:
+        yield report_unchecked("windows-sdk")
+    elif s.windows_sdk:
+        yield report_ok("windows-sdk", ", ".join(s.windows_sdk))
+    else:
+        message = "no Windows SDK is installed: it contains windows.h and the C libraries"
+        hint = format_command(MSVC_INSTALL_COMMAND, "install it with the recommended components:")
+        yield report_problem("windows-sdk", message, hint)
+
+
+def _check_compiler(s: HostFacts, knowledge: Knowledge) -> CheckResult:
+    if s.cxx is None:
+        return report_unchecked("compiler")
+    if s.cxx.path:
+        reason = f": {s.cxx.why}" if s.cxx.why else ""
+        return report_ok("compiler", f"{s.cxx.version} at {s.cxx.path}{reason}")
+    command = _INSTALL_COMMANDS.get(s.host.system)
+    install = format_command(command) if command else format_install_hint(knowledge, s, "compiler")
+    message = s.cxx.why or "no C++ compiler is installed"
+    return report_problem("compiler", message, s.cxx.todo or install)
+
+
+def _check_visual_studio(s: HostFacts) -> CheckResult:
+    if s.visual_studio is None:
+        return report_unchecked("visual-studio", "vswhere could not be run")
+    if usable := [studio for studio in s.visual_studio if studio.tools]:
+        names = "; ".join(f"{one.name} {one.version}, C++ {one.tools}" for one in usable)
+        return report_ok("visual-studio", names)
+    if s.visual_studio:
+        incomplete = s.visual_studio[0]
+        message = f"{incomplete.name} {incomplete.version} lacks the workload for C++"
+        setup = r'"%ProgramFiles(x86)%\Microsoft Visual Studio\Installer\setup.exe"'
+        options = "--add Microsoft.VisualStudio.Workload.VCTools --includeRecommended --passive"
+        command = f'{setup} modify --installPath "{incomplete.folder}" {options}'
+        return report_problem("visual-studio", message, format_command(command, "run in cmd:"))
+    if s.cxx and s.cxx.path:
+        message = "vswhere found no Visual Studio; the compiler comes from this command prompt"
+        hint = format_command(MSVC_INSTALL_COMMAND, "to build outside of this command prompt:")
+        return report_warning("visual-studio", message, hint)
+    message = "no Visual Studio with the C++ tools is installed"
+    return report_problem("visual-studio", message, format_command(MSVC_INSTALL_COMMAND))

@@ -1,7 +1,6 @@
 """Facts about GPUs, toolkits, releases, compilers and extensions, and queries over them.
 
-`tasks.knowledge.knowledge_files_io` reads config/knowledge. Each file is parsed when one of its
-facts is first needed. The other modules do no I/O.
+Only `knowledge_files_io` does I/O: it reads a file of config/knowledge when a fact is needed.
 """
 
 from tasks.knowledge.knowledge_files import Knowledge

@@ -1,7 +1,6 @@
-"""Estimate the cost of a strategy: time, disk, memory.
+"""Estimate the time, disk usage and memory of a strategy from the figures in costs.yaml.
 
-costs.yaml has the figures with their evidence. A time is a range that starts at the measured time;
-the machine, the network and the features of a source tree decide the rest.
+A time is a range that starts at the measured time; machine, network and features decide the rest.
 """
 
 from __future__ import annotations
@@ -35,30 +34,21 @@ class Cost:
     core_seconds: tuple[int, int] = (0, 0)
 
     def scale_to_cores(self, cores: int) -> Cost:
-        """Return the cost with that many compilers in parallel.
-
-        The time of the compilers is divided by `cores` and rounded up. The result has no
-        `core_seconds`, so that they are not divided again.
-        """
+        """Return the cost with that many compilers in parallel; its `core_seconds` are 0."""
         if self.seconds is None:
             return self
-        least, most = (
-            total - parallel + math.ceil(parallel / max(cores, 1))
-            for total, parallel in zip(self.seconds, self.core_seconds, strict=True)
-        )
+        times = zip(self.seconds, self.core_seconds, strict=True)
+        least, most = (total - core + math.ceil(core / max(cores, 1)) for total, core in times)
         return replace(self, seconds=(least, most), core_seconds=(0, 0))
 
 
 def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensions: int) -> Cost:
     """Return the cost on one core with `archs` target archs (0: for the CPU) and `extensions`.
 
-    seconds = fixed + compilers + (archs − 1) × a further arch's + extensions × an extension's. A
-    compiler cache and the outputs of an earlier build are not counted.
+    A compiler cache and the outputs of an earlier build are not counted.
     """
-    fact = next(
-        (row for row in knowledge.costs if (row.strategy, row.cuda) == (strategy, archs > 0)), None
-    )
-    if fact is None:
+    facts = {(row.strategy, row.cuda): row for row in knowledge.costs}
+    if (fact := facts.get((strategy, archs > 0))) is None:
         return Cost(None, None, 0, "unverified: no cost is known")
     extension_cost = knowledge.extension_cost
     least, most = add_range_multiple(fact.core_seconds, fact.arch_seconds, max(archs - 1, 0))
@@ -75,29 +65,26 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
     )
 
 
-class CostFact(Struct, frozen=True, kw_only=True):
+class ExtensionCost(Struct, frozen=True, kw_only=True):
+    """The additional cost of one extension with any strategy; `seconds` is least and most.
+
+    `uncertain` says what was not checked, if `status` does not say everything.
+    """
+
+    seconds: Range
+    disk_usage: DiskUsage = field(name="room_mib")
+    memory_mib: int
+    status: str
+    uncertain: str
+
+
+class CostFact(ExtensionCost, frozen=True, kw_only=True):
     """The cost of one strategy. Each time is a range in seconds, least and most.
 
-    `core_seconds` is the total time of the compilers; each arch after the first adds
-    `arch_seconds`. `uncertain` says what was not checked, "" if `status` says everything.
+    `core_seconds` is the total time of the compilers for one arch, `arch_seconds` for each other.
     """
 
     strategy: Strategy
     cuda: bool
-    seconds: Range
     core_seconds: Range
     arch_seconds: Range = (0, 0)
-    disk_usage: DiskUsage = field(name="room_mib")
-    memory_mib: int
-    status: str
-    uncertain: str
-
-
-class ExtensionCost(Struct, frozen=True, kw_only=True):
-    """The additional cost of one extension with any strategy; `seconds` is least and most."""
-
-    seconds: Range
-    disk_usage: DiskUsage = field(name="room_mib")
-    memory_mib: int
-    status: str
-    uncertain: str

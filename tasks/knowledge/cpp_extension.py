@@ -1,7 +1,4 @@
-"""Parse the compiler requirements of a torch from the text of its torch.utils.cpp_extension.
-
-The text is not executed: importing torch takes seconds and can fail.
-"""
+"""Parse the compiler requirements of a torch from the text of its torch.utils.cpp_extension."""
 
 import ast
 import re
@@ -36,10 +33,9 @@ class VersionBounds:
 class CppExtension:
     """The tables of cpp_extension.py.
 
-    `standard` is the C++ standard that it passes to compilers (20), None if unknown. `gcc` and
-    `clang` have bounds by CUDA release ("12.8"). cpp_extension warns about compilers older than
-    `least_gcc` or `least_msvc`. It checks no compilers for torch versions that match the pattern
-    `unchecked`.
+    `standard` is the C++ standard that it passes to compilers (20). `gcc` and `clang` have bounds
+    by CUDA release ("12.8"). It warns about compilers older than `least_gcc` or `least_msvc`, and
+    checks none for torch versions that match the pattern `unchecked`.
     """
 
     standard: int | None = None
@@ -50,17 +46,11 @@ class CppExtension:
     unchecked: str = ""
 
     def should_check_compilers(self, torch: str) -> bool:
-        """Return True if cpp_extension checks the compilers for this version of torch.
-
-        It does not check them for a torch built by hand, such as 2.7.0a0+git1a2b3c4.
-        """
+        """Return False for a torch built by hand, such as 2.7.0a0+git1a2b3c4."""
         return not (self.unchecked and re.match(self.unchecked, torch))
 
     def select_bounds(self, cxx: str) -> tuple[str, Mapping[str, VersionBounds]]:
-        """Return the name of the compiler kind and the bounds that apply to `cxx`.
-
-        Only the start of CXX counts: a clang with a path is checked with the bounds of GCC.
-        """
+        """Return the compiler kind and its bounds: for a clang with a path, those of GCC."""
         return ("clang", self.clang) if cxx.startswith("clang") else ("GCC", self.gcc)
 
 
@@ -84,22 +74,17 @@ def parse_cpp_extension(text: str) -> CppExtension:
             ):
                 variables[name] = _evaluate_node(value, variables)
     pattern = variables.get("BUILT_FROM_SOURCE_VERSION_PATTERN")
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    options = (_CXX_STANDARD.fullmatch(text) for text in texts if isinstance(text, str))
+    standards = {int(option[1]) for option in options if option}  # one in torch 2.5 to 2.15
     return CppExtension(
-        standard=_find_cxx_standard(tree),
+        standard=standards.pop() if len(standards) == 1 else None,
         gcc=dict(_parse_bounds(variables.get("CUDA_GCC_VERSIONS"))),
         clang=dict(_parse_bounds(variables.get("CUDA_CLANG_VERSIONS"))),
         least_gcc=_format_version(variables.get("MINIMUM_GCC_VERSION")),
         least_msvc=_format_version(variables.get("MINIMUM_MSVC_VERSION")),
         unchecked=pattern if isinstance(pattern, str) else "",
     )
-
-
-def _find_cxx_standard(tree: ast.Module) -> int | None:
-    """Return the C++ standard that all string options name (as in torch 2.5 to 2.15), else None."""
-    literals = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    texts = (literal for literal in literals if isinstance(literal, str))
-    standards = {int(option[1]) for text in texts if (option := _CXX_STANDARD.fullmatch(text))}
-    return standards.pop() if len(standards) == 1 else None
 
 
 def _evaluate_node(node: ast.expr | None, known: Mapping[str, Any]) -> Any:
@@ -111,10 +96,8 @@ def _evaluate_node(node: ast.expr | None, known: Mapping[str, Any]) -> Any:
         case ast.Tuple(elts=parts):
             return tuple(_evaluate_node(part, known) for part in parts)
         case ast.Dict(keys=keys, values=values):
-            evaluated = (
-                (_evaluate_node(node, known) for node in nodes) for nodes in (keys, values)
-            )
-            return dict(zip(*evaluated, strict=True))
+            items = zip(keys, values, strict=True)
+            return {_evaluate_node(k, known): _evaluate_node(v, known) for k, v in items}
         case ast.Call(func=ast.Attribute(attr="compile"), args=[ast.Constant(value=value)]):
             return value  # re.compile
     return None

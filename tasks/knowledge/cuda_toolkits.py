@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
-    """Return the facts of a CUDA release; `cuda` is `12.8` or a full version.
+    """Return the facts of the CUDA release `12.8`, also given as a full version.
 
     Raises `KnowledgeError` if the release is not known.
     """
@@ -26,10 +26,9 @@ def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
     if release in knowledge.toolkits:
         return knowledge.toolkits[release]
     releases = list(knowledge.toolkits)
-    raise KnowledgeError(
-        f"CUDA {cuda} is not known; the known releases are {', '.join(releases)}",
-        hint=f"use {releases[-1]}, or describe {release} in config/knowledge/toolkits.yaml",
-    )
+    hint = f"use {releases[-1]}, or describe {release} in config/knowledge/toolkits.yaml"
+    message = f"CUDA {cuda} is not known; the known releases are {', '.join(releases)}"
+    raise KnowledgeError(message, hint=hint)
 
 
 def can_compile_arch(knowledge: Knowledge, cuda: str, arch: Arch) -> bool:
@@ -48,33 +47,25 @@ def list_published_toolkits(
 ) -> tuple[str, ...]:
     """Return the CUDA releases for which PyTorch publishes `release`, first that of PyPI's wheel.
 
-    CUDA releases that cannot compile for every arch, or are known to fail with the sources of
-    `release`, are left out.
+    Releases that cannot compile for every arch, or are known to fail, are left out.
     """
     required = tuple(archs)
-    return tuple(
-        cuda
-        for cuda in dict.fromkeys((release.pypi_cuda, *release.cudas_built))
-        if cuda in list_capable_toolkits(knowledge, required)
-        and not is_known_to_fail(knowledge, release.patch, cuda, required, system)
-    )
+    published = dict.fromkeys((release.pypi_cuda, *release.cudas_built))
+    able = [cuda for cuda in published if cuda in list_capable_toolkits(knowledge, required)]
+    query = (required, system)
+    return tuple(x for x in able if not is_known_to_fail(knowledge, release.patch, x, *query))
 
 
 def is_known_to_fail(
     knowledge: Knowledge, torch: str, cuda: str, archs: Iterable[Arch], system: System
 ) -> bool:
     """Return True if that torch is known not to build with that CUDA for one of `archs`."""
-    combination = Combination(
-        system=system, cuda=cuda, torch=torch, archs=tuple(archs), strategy="source"
-    )
-    return any(finding.level == "error" for finding in find_known_bad(knowledge, combination))
+    build = Combination(system=system, cuda=cuda, torch=torch, strategy="source", archs=(*archs,))
+    return any(problem.level == "error" for problem in find_known_bad(knowledge, build))
 
 
 def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> Toolkit:
-    """Return the toolkit if it can compile for all of `archs`.
-
-    Else raises a `KnowledgeError` that names a toolkit that can, if one exists.
-    """
+    """Return the toolkit. Raises `KnowledgeError` if it cannot compile for every one of `archs`."""
     toolkit = find_toolkit(knowledge, cuda)
     required = sorted(set(archs))
     missing = next((arch for arch in required if arch not in toolkit.makes), None)
@@ -97,10 +88,7 @@ def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> T
 
 
 def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
-    """Return the driver branch that runs every release of a CUDA major version, `525` for 12.x.
-
-    PTX may need a newer driver.
-    """
+    """Return the driver branch that runs every release of a CUDA major version, `525` for 12.x."""
     toolkit = find_toolkit(knowledge, cuda)
     return int(knowledge.toolkit_notes["driver_floor"][toolkit.cuda.partition(".")[0]])
 
@@ -108,19 +96,17 @@ def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
 def list_toolkit_packages(
     knowledge: Knowledge, cuda: str, for_source: bool = False
 ) -> tuple[str, ...]:
-    """Return the pip requirements of a toolkit; with `for_source`, also its libraries.
+    """Return the pip requirements of a toolkit, with `for_source` also of torch's libraries.
 
-    One is `cuda-toolkit[nvcc,...]==13.2.*`, which pins a compatible set of versions. A build of
-    torch needs the libraries. Raises `KnowledgeError` for a toolkit that PyPI does not have: before
-    13.0 the wheels contain no nvcc.
+    One is `cuda-toolkit[nvcc,...]==13.2.*`, which pins a compatible set of versions. Raises
+    `KnowledgeError` for a toolkit that PyPI does not have: before 13.0 the wheels have no nvcc.
     """
     toolkit = find_toolkit(knowledge, cuda)
     if not toolkit.pypi:
         published = [kit.cuda for kit in knowledge.toolkits.values() if kit.pypi]
-        raise KnowledgeError(
-            f"PyPI has no nvcc of CUDA {toolkit.cuda}, only of {published[0]} to {published[-1]}",
-            hint=f"install CUDA {toolkit.cuda} on the system, or use {published[-1]}",
-        )
+        known = f"only of {published[0]} to {published[-1]}"
+        hint = f"install CUDA {toolkit.cuda} on the system, or use {published[-1]}"
+        raise KnowledgeError(f"PyPI has no nvcc of CUDA {toolkit.cuda}, {known}", hint=hint)
     components = knowledge.toolkit_notes["pypi"]
     extras = [*components["extension"]["extras"]]
     extras += components["extension"]["inspect"] if toolkit.cuobjdump else []

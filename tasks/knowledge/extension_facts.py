@@ -1,13 +1,13 @@
 """The types of the facts about extensions and companion packages, and queries over them.
 
-`when` is a condition as in combinations.yaml; a condition on `cuda` holds only for CUDA builds.
-`status` is the evidence.
+A condition `when` on `cuda` holds only for CUDA builds. `status` is the evidence.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
@@ -37,9 +37,9 @@ class BuildSetting(Struct, frozen=True, kw_only=True):
 
 
 class ArchVariable(Struct, frozen=True, kw_only=True):
-    """The environment variable from which a setup.py reads the archs: `80;120`.
+    """The variable from which a setup.py reads the archs, `80;120`, and the archs that it accepts.
 
-    `known` are all archs that the setup.py accepts; empty if it accepts any.
+    `known` is empty if it accepts any arch.
     """
 
     variable: str
@@ -61,10 +61,10 @@ class ExtensionFact(Struct, frozen=True, kw_only=True):
     """A CUDA extension: its source, its imports, and its undeclared build requirements.
 
     One of `git` (at `ref`) and `sdist` is set. `requires` are the packages, `after` the extensions
-    that the build imports. `own_jobs` is True if setup.py sets a job count when MAX_JOBS is not
-    set. `compiler_mib` is the memory of one compiler, 0 if unknown. `check` is a script in
+    that the build imports. `own_jobs` is True if setup.py sets a job count without MAX_JOBS.
+    `compiler_mib` is the memory of one compiler, 0 if unknown. `check` is a script in
     templates/checks. `pypi` says whose package has this name on PyPI. `distribution` is the name in
-    the metadata, `subdirectory` the folder of the project in the source tree.
+    the metadata.
     """
 
     name: str
@@ -95,10 +95,9 @@ class ExtensionFact(Struct, frozen=True, kw_only=True):
 
 
 class StableAbiWheel(WheelCode, frozen=True, kw_only=True):
-    """A wheel that uses only the stable ABI: it runs with any torch of a range, official or not.
+    """A wheel that uses only the stable ABI, so that it runs with the versions `torch` and `cuda`.
 
-    `torch` and `cuda` are version specifiers. `beside_built` is the evidence that it runs with a
-    torch that is not an official wheel.
+    `beside_built` is the evidence that it runs with a torch that is not an official wheel.
     """
 
     wheel: str
@@ -167,10 +166,8 @@ def compute_build_variables(
     settings: Iterable[BuildSetting], archs: ArchVariable | None, combination: Combination
 ) -> dict[str, str]:
     """Return the variables of a build. Raises `KnowledgeError` for an unsupported GPU."""
-    env: dict[str, str] = {}
-    for setting in settings:
-        if is_condition_met(setting.when, combination):
-            env.update(setting.env)
+    met = (setting.env for setting in settings if is_condition_met(setting.when, combination))
+    env = {name: value for variables in met for name, value in variables.items()}
     if archs and combination.archs:
         env[archs.variable] = format_arch_variable(archs, combination.archs)
     return env
@@ -180,26 +177,21 @@ def list_nvcc_options(
     settings: Iterable[BuildSetting], combination: Combination
 ) -> tuple[str, ...]:
     """Return the additional nvcc options of a build with this combination."""
-    return tuple(
-        option for one in settings if is_condition_met(one.when, combination) for option in one.nvcc
-    )
+    met = (setting.nvcc for setting in settings if is_condition_met(setting.when, combination))
+    return tuple(chain.from_iterable(met))
 
 
 def format_arch_variable(archs: ArchVariable, targets: Sequence[Arch]) -> str:
-    """Format the targets for the variable of a setup.py, `80;120`.
-
-    The result has the newest known arch for each target whose code runs on the target.
-    """
+    """Format for a setup.py, as `80;120`, the newest known arch that runs on each target."""
     covering = set()
     for target in targets:
         known = archs.known or (Arch(target.major, target.minor),)
         able = [a for a in known if a.major == target.major and a.minor <= target.minor]
         if not able:
             names = ", ".join(map(str, known))
-            raise KnowledgeError(
-                f"its setup.py compiles only for {names}, not for {target}",
-                hint=f"remove the extension, or remove {target} from target.gpus",
-            )
+            hint = f"remove the extension, or remove {target} from target.gpus"
+            message = f"its setup.py compiles only for {names}, not for {target}"
+            raise KnowledgeError(message, hint=hint)
         covering.add(max(able))
     return ";".join(f"{arch.major}{arch.minor}" for arch in sorted(covering))
 

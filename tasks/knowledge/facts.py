@@ -1,8 +1,7 @@
 """The types of the facts in config/knowledge; the other modules have the queries.
 
-`field(name=...)` sets the YAML key of a field. A dotted key is a key in a nested mapping, or in
-each mapping of a nested list; "name" is the key of the row itself. `status` is the evidence of an
-entry: "verified: ..." or "unverified ...".
+`field(name=...)` sets the YAML key. A dotted key is a key in a nested mapping, or in each mapping
+of a nested list; "name" is the key of the row. `status` is the evidence: "verified: ...".
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def _parse_arch(text: str) -> Arch:
 class GpuFact(Struct, frozen=True):
     """A GPU product, named as the driver reports it, and its compute capability.
 
-    `machine` is the only kind of machine with this GPU ("aarch64"), "" if any machine may have it.
+    `machine` is the only kind of machine with this GPU ("aarch64"), if only one has it.
     """
 
     name: str
@@ -99,8 +98,7 @@ class GpuFamily(Struct, frozen=True, kw_only=True):
 class IntegratedGpu(Struct, frozen=True, kw_only=True):
     """A capability of systems on a chip, for which the general rule of cubins does not hold.
 
-    `runs` are all cubins that the GPU runs; `runs_since` are further ones, if CUDA `since` or later
-    compiled them.
+    It runs the cubins `runs`, and `runs_since` if CUDA `since` or later compiled them.
     """
 
     arch: ParsedArch = field(name="name")
@@ -117,22 +115,12 @@ class CodeFamily(Struct, frozen=True, kw_only=True):
     runs_on: frozenset[ParsedArch]
 
 
-class BinaryRules(Struct, frozen=True):
-    """The exceptions to the rule that code runs on its major version, from its minor version on.
-
-    `integrated` has systems on a chip by capability, `families` the capabilities by family arch.
-    """
-
-    integrated: Mapping[Arch, IntegratedGpu]
-    families: Mapping[Arch, frozenset[Arch]]
-
-
 class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
     """A CUDA release.
 
-    `sm`, `a` and `f` are the archs for which ptxas can write cubins: without a suffix, with "a" and
-    with "f". `gcc_max`, `clang_max` and `msvc_min` are still accepted; `msvc_below` is the first
-    rejected _MSC_VER. `pypi` is True if PyPI has this toolkit.
+    `sm`, `a` and `f` are the archs without a suffix, with "a" and with "f" that ptxas supports.
+    `gcc_max`, `clang_max` and `msvc_min` are accepted, but not the _MSC_VER `msvc_below`. `pypi` is
+    True if PyPI has this toolkit.
     """
 
     cuda: str = field(name="name")
@@ -155,11 +143,6 @@ class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
         """The cubins that its ptxas can write."""
         suffixed = [replace(arch, suffix="a") for arch in self.a]
         return self.sm.union(suffixed, (replace(arch, suffix="f") for arch in self.f))
-
-    @property
-    def msvc(self) -> tuple[int, int]:
-        """The lowest _MSC_VER that this CUDA accepts, and the first rejected one above it."""
-        return self.msvc_min, self.msvc_below
 
 
 class WheelCode(Struct, frozen=True, kw_only=True, dict=True):
@@ -185,11 +168,9 @@ class OfficialWheel(WheelCode, frozen=True, kw_only=True):
 
 
 class PythonLimit(Struct, frozen=True, kw_only=True):
-    """Wheels of a release that are missing for its newest Pythons.
+    """The limit of wheels for these systems and machines, if set; with `pypi`, of those on PyPI.
 
-    The limit applies to wheels for these systems and machines, () for any; with `pypi`, only to
-    those on PyPI. `last` is the newest Python that has a wheel, "" if there is no such wheel at
-    all.
+    `last` is the newest Python that has a wheel, an empty string if there is no wheel at all.
     """
 
     releases: tuple[str, ...]
@@ -202,10 +183,9 @@ class PythonLimit(Struct, frozen=True, kw_only=True):
 class Release(Struct, frozen=True, kw_only=True):
     """A minor release of PyTorch, with the requirements of its newest patch.
 
-    `fewer_pythons` lists the platforms with wheels for fewer Pythons. `setuptools`, `torchvision`,
-    `torchaudio` and `triton` are version specifiers, "" if any version works or nothing exists.
-    `channel` is where a pre-release is published; the facts of a pre-release are only assumed.
-    `patches` has the specifiers of older patches that differ, by patch and package.
+    `setuptools`, `torchvision`, `torchaudio` and `triton` are version specifiers, empty if any
+    version works or nothing exists. `patches` has those of older patches that differ. `channel` is
+    where a pre-release is published; the facts of a pre-release are only assumed.
     """
 
     minor: str = field(name="name")
@@ -240,16 +220,11 @@ class Release(Struct, frozen=True, kw_only=True):
         return self.first_python, self.last_python
 
 
-class KnownBad(Struct, frozen=True, kw_only=True):
-    """A combination that is known not to work.
-
-    `when` has alternative conditions; it is empty if no fact can show that one is met. `cured` is
-    the stage that fixes the problem automatically, "" if none does.
-    """
+class KnownProblem(Struct, frozen=True, kw_only=True):
+    """A combination that does not work. `cured` is the stage that works around it, if any."""
 
     id: str
     level: Level
-    when: Conditions
     what: str
     symptom: str = ""
     fix: str
@@ -257,7 +232,13 @@ class KnownBad(Struct, frozen=True, kw_only=True):
     cured: FixStage = ""
 
 
-class MinimumVersion(Struct, frozen=True, kw_only=True):
+class KnownBad(KnownProblem, frozen=True, kw_only=True):
+    """A known problem and its alternative conditions: none if no fact can show that one is met."""
+
+    when: Conditions
+
+
+class MinimumVersion(KnownProblem, frozen=True, kw_only=True):
     """The minimum of a version that can be too old.
 
     `fact` is the compared field of a `Combination`. `least` is the minimum or its source: a field
@@ -266,25 +247,18 @@ class MinimumVersion(Struct, frozen=True, kw_only=True):
     and {cuda}.
     """
 
-    id: str
     fact: str
     least: str
     cxx_std: int = 0
-    level: Level
     when: Mapping[str, Any]
-    what: str
-    symptom: str = ""
-    fix: str
-    status: str
-    cured: FixStage = ""
 
 
 class FolderRule(Struct, frozen=True, kw_only=True):
     """The effect of a changed variable or tool on a configured CMake build directory.
 
-    `keys` are globs of the variables and tools to which the rule applies. `entries` are the names
-    in CMakeCache.txt that hold the value; "=" stands for the name of the variable itself. `forget`
-    are globs of other CMakeCache.txt entries, which are removed after a change.
+    `keys` are globs of the variables and tools. `entries` are the names in CMakeCache.txt that hold
+    the value; "=" stands for the name of the variable itself. `forget` are globs of other entries
+    of CMakeCache.txt, which are removed after a change.
     """
 
     keys: tuple[str, ...]
@@ -306,9 +280,8 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     One of `patterns` matches the output, or one of `headers` could not be opened. One of `near`
     must match a nearby line, none of `unless` the same line. `rank` decides which of several
-    matching failures is reported. `here` has remedies for one host and profile: the first one whose
-    {words} are all known replaces `remedy`. `auto_fix` is the fix that a build may apply
-    ("forced-include cfloat").
+    failures is reported. `here` has remedies with {words}: the first whose words are all known
+    replaces `remedy`. `auto_fix` is the fix that a build may apply ("forced-include cfloat").
     """
 
     slug: str = field(name="id")

@@ -1,7 +1,4 @@
-"""Resolve the name of a GPU to its compute capability.
-
-The digits in product names mislead, so only the table in gpus.yaml decides.
-"""
+"""Resolve the name of a GPU to its compute capability with the table in gpus.yaml."""
 
 from __future__ import annotations
 
@@ -34,39 +31,26 @@ def normalize_gpu_name(text: str) -> str:
 
 
 @lru_cache(maxsize=2048)
-def split_gpu_name(text: str) -> tuple[str, ...]:
+def _split_gpu_name(text: str) -> tuple[str, ...]:
     """Return the words of a GPU name, without the maker; `rtx5060ti` has three."""
     spaced = re.sub(r"(rtx|gtx|quadro|tesla)(?=\d)", r"\1 ", _MAKER_PATTERN.sub(" ", text.lower()))
     spaced = re.sub(r"(?<=\d{4})(ti|super|laptop)\b", r" \1", spaced)
     return tuple(re.findall(r"[a-z0-9]+", spaced))
 
 
-def list_distinctive_words(knowledge: Knowledge, text: str) -> list[str]:
-    """Return the words that identify the GPU: no memory size, and no word of a product line."""
-    return [
-        word
-        for word in split_gpu_name(text)
-        if word not in knowledge.line_words and not _MEMORY_SIZE.fullmatch(word)
-    ]
-
-
-def find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
+def _find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     """Return the known name nearest to `text` for each capability that it may mean, ascending.
 
-    If `text` has a model number, only names with the same number are near; if none exist, names
-    with a number that differs by a typing mistake. A number of another generation is not near, even
-    if the rest of the name is similar.
+    If `text` has a model number, the name must have it too, or one that differs by a typing
+    mistake.
     """
     numbers = _list_model_numbers(text)
     if not numbers:
         nearest = max(knowledge.gpus, key=lambda gpu: _compute_similarity(text, gpu.name))
         return [nearest] if _compute_similarity(text, nearest.name) >= _MIN_SIMILARITY else []
     lookalikes = {number.translate(_LOOKALIKE_DIGITS) for number in numbers}  # 509O
-    swapped = {
-        number[:index] + number[index + 1] + number[index] + number[index + 2 :]
-        for number in numbers
-        for index in range(len(number) - 1)
-    }
+    places = [(number, index) for number in numbers for index in range(len(number) - 1)]
+    swapped = {n[:index] + n[index + 1] + n[index] + n[index + 2 :] for n, index in places}
     shorter = _drop_one_character(numbers)  # a replaced digit is another GPU
     ways: tuple[Callable[[set[str]], set[str]], ...] = (
         lambda known: known & numbers,
@@ -74,32 +58,25 @@ def find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
         lambda known: known & swapped,
         lambda known: known & shorter | _drop_one_character(known) & numbers,
     )
-    for find_shared in ways:
-        gpus = [gpu for gpu in knowledge.gpus if find_shared(_list_model_numbers(gpu.name))]
-        if gpus:
-            break
-    else:
-        return []
+    named = [(gpu, _list_model_numbers(gpu.name)) for gpu in knowledge.gpus]
+    matches = ([gpu for gpu, known in named if find_shared(known)] for find_shared in ways)
+    gpus = next(filter(None, matches), [])
     # Of each capability, the name with the fewest words that `text` lacks, then the most similar
-    words = set(split_gpu_name(text))
+    words = set(_split_gpu_name(text))
     best: dict[Arch, GpuFact] = {}
     gpus.sort(key=lambda gpu: -_compute_similarity(text, gpu.name))
-    for gpu in sorted(gpus, key=lambda gpu: len({*split_gpu_name(gpu.name)} - words)):
+    for gpu in sorted(gpus, key=lambda gpu: len({*_split_gpu_name(gpu.name)} - words)):
         best.setdefault(gpu.arch, gpu)
     return [best[arch] for arch in sorted(best)]
 
 
 def _drop_one_character(numbers: set[str]) -> set[str]:
-    return {
-        number[:index] + number[index + 1 :]
-        for number in numbers
-        if len(number) > _MIN_MODEL_DIGITS
-        for index in range(len(number))
-    }
+    long = [number for number in numbers if len(number) > _MIN_MODEL_DIGITS]
+    return {number[:i] + number[i + 1 :] for number in long for i in range(len(number))}
 
 
 def _list_model_numbers(text: str) -> set[str]:
-    candidates = [word for word in split_gpu_name(text) if re.search(r"\d", word)]
+    candidates = [word for word in _split_gpu_name(text) if re.search(r"\d", word)]
     return {word for word in candidates if not _MEMORY_SIZE.fullmatch(word)}
 
 
@@ -112,20 +89,20 @@ def _compute_similarity(text: str, name: str) -> float:
 _CAPABILITY_PATTERN = re.compile(r"\d{1,2}\.\d[af]?|(?:sm_|compute_)\d{2,3}[af]?")
 _RTX_SERIES = re.compile(r"NVIDIA GeForce RTX (\d)0\d\d\b")
 _MAX_NAMED_GPUS = 3
+_QUERY_COMMAND = "nvidia-smi --query-gpu=compute_cap --format=csv"
 _CAPABILITY_HINT = (
-    'write its compute capability, such as "12.0". To print it, run: '
-    "nvidia-smi --query-gpu=compute_cap --format=csv"
+    f'write its compute capability, such as "12.0". To print it, run: {_QUERY_COMMAND}'
 )
 
 
 def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     """Return the product, or the capability, that `text` names.
 
-    `RTX 5090`, `rtx5060ti`, `NVIDIA GeForce RTX 5090`, `H200`, `Tesla T4`, `5090`, `12.0`, `9.0a`
-    and `sm_120` are understood. A name of several products of one capability (`A100`, `Hopper`) is
-    kept as written. These names raise a `KnowledgeError` with a list or a suggestion: one of
-    several capabilities (`RTX 6000`, `Blackwell`), one that names only a product line (`RTX PRO`),
-    one that no toolkit compiles for (`Quadro 6000`), and an unknown one.
+    It understands `RTX 5090`, `rtx5060ti`, `NVIDIA GeForce RTX 5090`, `Tesla T4`, `5090`, `12.0`,
+    `9.0a` and `sm_120`, and keeps a name of several products of one capability (`A100`, `Hopper`).
+    Raises `KnowledgeError` with a list or a suggestion for a name of several capabilities (`RTX
+    6000`) or of a product line (`RTX PRO`), for a GPU that no toolkit compiles for, and for an
+    unknown one.
     """
     if text not in knowledge.gpus_by_text:
         knowledge.gpus_by_text[text] = _find_gpu(knowledge, text)
@@ -140,7 +117,8 @@ def _find_gpu(knowledge: Knowledge, text: str) -> GpuFact:
     if exact := next(named, None):
         return exact
     _reject_too_old_gpu(knowledge, text)
-    words = list_distinctive_words(knowledge, text)
+    named_words = (word for word in _split_gpu_name(text) if not _MEMORY_SIZE.fullmatch(word))
+    words = [word for word in named_words if word not in knowledge.line_words]
     matches = _match_gpus(knowledge, text)
     families = (family for family in knowledge.families if words == [family.name.lower()])
     if family := next(families, None):
@@ -151,13 +129,11 @@ def _find_gpu(knowledge: Knowledge, text: str) -> GpuFact:
         raise _build_unknown_gpu_error(knowledge, text)
     if not words or family or len({gpu.arch for gpu in matches}) > 1:
         choices = f"{':' if words else ', such as'} {_format_gpu_choices(matches)}"
-        raise KnowledgeError(
-            f'several GPUs match "{text}"{choices}',
-            hint="write the full name or the compute capability",
-        )
+        hint = "write the full name or the compute capability"
+        raise KnowledgeError(f'several GPUs match "{text}"{choices}', hint=hint)
     # The name with the fewest words, else all of them by the name as written
-    fewest_words = min(len(split_gpu_name(gpu.name)) for gpu in matches)
-    plainest = [gpu for gpu in matches if len(split_gpu_name(gpu.name)) == fewest_words]
+    fewest_words = min(len(_split_gpu_name(gpu.name)) for gpu in matches)
+    plainest = [gpu for gpu in matches if len(_split_gpu_name(gpu.name)) == fewest_words]
     if len(plainest) == 1:
         return plainest[0]
     status = f"{matches[0].status}; so are all {len(matches)} of that name"
@@ -185,14 +161,11 @@ def summarize_gpus(knowledge: Knowledge, arch: Arch) -> str:
 
 
 def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
-    """Return the only kind of machine with that capability, and the names of its GPUs.
-
-    The machine is "" if any kind may have such GPUs.
-    """
+    """Return the only kind of machine with a capability ("" for several), and the GPUs."""
     base_arch = Arch(arch.major, arch.minor)
     gpus = [gpu for gpu in knowledge.gpus if gpu.arch == base_arch]
     machines = {gpu.machine for gpu in gpus}
-    integrated = knowledge.binary_rules.integrated
+    integrated = knowledge.integrated_gpus
     if not gpus and base_arch in integrated:
         machines = {gpu.machine for gpu in knowledge.gpus if gpu.arch in integrated}
     return (machines.pop() if len(machines) == 1 else ""), tuple(gpu.name for gpu in gpus)
@@ -209,46 +182,34 @@ def _resolve_capability(knowledge: Knowledge, text: str) -> GpuFact:
     status = next((toolkit.status for toolkit in toolkits if arch in toolkit.makes), None)
     if status is None:
         known = {cubin for kit in toolkits for cubin in kit.makes if not cubin.suffix}
-        raise KnowledgeError(
-            f'no known CUDA toolkit compiles for "{text}"',
-            hint=f"choose one of {', '.join(map(str, sorted(known)))}",
-        )
+        hint = f"choose one of {', '.join(map(str, sorted(known)))}"
+        raise KnowledgeError(f'no known CUDA toolkit compiles for "{text}"', hint=hint)
     return GpuFact(f"compute capability {arch}", arch, status)
 
 
 def _match_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     """Return the products whose names contain every word of `text`."""
+    words = {gpu: _split_gpu_name(gpu.name) for gpu in knowledge.gpus}
     # The RTX A6000 is also called "RTX 6000"
-    words = split_gpu_name(text)
-    spellings = [{word, f"a{word}" if re.fullmatch(r"\d{4}", word) else word} for word in words]
-    return [
-        gpu
-        for gpu in knowledge.gpus
-        if spellings and not any(forms.isdisjoint(split_gpu_name(gpu.name)) for forms in spellings)
-    ]
+    forms = [{word, re.sub(r"^(\d{4})$", r"a\1", word)} for word in _split_gpu_name(text)]
+    return [gpu for gpu in words if forms and not any(map(set(words[gpu]).isdisjoint, forms))]
 
 
 def _reject_too_old_gpu(knowledge: Knowledge, text: str) -> None:
-    """Raise `KnowledgeError` for a GPU that no toolkit compiles for any more.
-
-    GPUs of other generations have the same numbers: only the whole name identifies one.
-    """
+    """Raise `KnowledgeError` if `text` is the whole name of a GPU that no toolkit compiles for."""
     for row in knowledge.gpu_notes["too_old"]:
         if normalize_gpu_name(text) in map(normalize_gpu_name, row["names"]):
-            matches = _match_gpus(knowledge, text)
-            raise KnowledgeError(
-                f'"{text.strip()}" is a {row["generation"]} GPU ({row["cc"]}); '
-                f"CUDA {row['last_toolkit']} is the last toolkit that compiles for it",
-                hint=f"if you mean another GPU, write its name: {_format_gpu_choices(matches)}"
-                if matches
-                else "choose another GPU",
-            )
+            message = f'"{text.strip()}" is a {row["generation"]} GPU ({row["cc"]}); CUDA '
+            message += f"{row['last_toolkit']} is the last toolkit that compiles for it"
+            choices = _format_gpu_choices(_match_gpus(knowledge, text))
+            other = f"if you mean another GPU, write its name: {choices}"
+            raise KnowledgeError(message, hint=other if choices else "choose another GPU")
 
 
 def _format_gpu_choices(gpus: Iterable[GpuFact]) -> str:
     """Format the name with the fewest words for each capability."""
     plainest: dict[Arch, GpuFact] = {}
-    for gpu in sorted(gpus, key=lambda gpu: (gpu.arch, len(split_gpu_name(gpu.name)))):
+    for gpu in sorted(gpus, key=lambda gpu: (gpu.arch, len(_split_gpu_name(gpu.name)))):
         plainest.setdefault(gpu.arch, gpu)
     return ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in plainest.values())
 
@@ -257,9 +218,8 @@ def _build_unknown_gpu_error(knowledge: Knowledge, text: str) -> KnowledgeError:
     if normalize_gpu_name(text) == "cpu":
         hint = "to build without CUDA, set gpus: []. A build for GPUs also runs on the CPU"
         return KnowledgeError(f'"{text}" is not a GPU', hint=hint)
-    suggestions = " or ".join(
-        f'"{shorten_gpu_name(gpu.name)}" ({gpu.arch})' for gpu in find_nearest_gpus(knowledge, text)
-    )
+    nearest = _find_nearest_gpus(knowledge, text)
+    suggestions = " or ".join(f'"{shorten_gpu_name(gpu.name)}" ({gpu.arch})' for gpu in nearest)
     hint = f"did you mean {suggestions}?" if suggestions else _CAPABILITY_HINT
     return KnowledgeError(f'"{text}" is not a known GPU', hint=hint)
 

@@ -23,15 +23,11 @@ MSVC_INSTALL_COMMAND = (
 )
 CompilerKind = Literal["gcc", "clang", "msvc"]
 _UNCHECKED_CXX_STANDARD = 20
-_COMPILER_NAMES = {"gcc": "GCC", "clang": "clang"}
 
 
 @dataclass(frozen=True)
 class HostCompiler:
-    """A compiler: its `name` in messages ("g++-14"), and its version, "" if not known.
-
-    For MSVC, the version is the toolset version, "14.44.35207".
-    """
+    """A compiler: its name in messages ("g++-14"), and its version, for MSVC of the toolset."""
 
     name: str
     kind: CompilerKind
@@ -54,14 +50,12 @@ def find_compiler_limits(
     if not cuda:
         return limits
     kit = find_toolkit(knowledge, cuda)
-    return replace(limits, cuda=cuda, gcc_max=kit.gcc_max, clang_max=kit.clang_max, msvc=kit.msvc)
+    msvc = (kit.msvc_min, kit.msvc_below)
+    return replace(limits, cuda=cuda, gcc_max=kit.gcc_max, clang_max=kit.clang_max, msvc=msvc)
 
 
 def explain_compiler_rejection(limits: CompilerLimits, compiler: HostCompiler) -> str:
-    """Return the reason why `compiler` is outside of the limits.
-
-    Return "" if it is within the limits, or if its version is not known.
-    """
+    """Return why a compiler is outside of the limits, an empty string if it is not or unknown."""
     toolkit = f"CUDA {limits.cuda}" if limits.cuda else "this CUDA toolkit"
     if compiler.kind == "msvc":
         msc_ver = parse_msc_ver(compiler.version)
@@ -75,7 +69,7 @@ def explain_compiler_rejection(limits: CompilerLimits, compiler: HostCompiler) -
     version = parse_version_numbers(compiler.version)
     newest = limits.gcc_max if compiler.kind == "gcc" else limits.clang_max
     if newest is not None and version[:1] > (newest,):
-        accepted = f"{_COMPILER_NAMES[compiler.kind]} up to {newest}"
+        accepted = f"{'GCC' if compiler.kind == 'gcc' else 'clang'} up to {newest}"
         return f"{name} is newer than {toolkit} supports ({accepted})"
     if compiler.kind == "gcc" and version and version < parse_version_numbers(limits.gcc_min):
         accepted = f"GCC {limits.gcc_min} or later"
@@ -84,10 +78,7 @@ def explain_compiler_rejection(limits: CompilerLimits, compiler: HostCompiler) -
 
 
 def parse_msc_ver(toolset: str) -> int | None:
-    """Return the _MSC_VER of an MSVC toolset: 1944 for "14.44.35207"; None if it has another form.
-
-    The source is Microsoft's table of toolsets, "MSVC Toolset Minor Version Number 14.40 in VS 2022
-    v17.10": cl.exe of toolset 14.NN is 19.NN, since Visual Studio 2017 (14.1x).
-    """
+    """Return the _MSC_VER of an MSVC toolset, 1944 for "14.44.35207", or None for another form."""
+    # cl.exe of toolset 14.NN is 19.NN: Microsoft, "MSVC Toolset Minor Version Number 14.40"
     parts = re.match(r"14\.(\d\d)(?:\.|$)", toolset)
     return 1900 + int(parts[1]) if parts else None

@@ -23,6 +23,7 @@ from tasks.knowledge.mirrors import MirrorFact
 from tasks.knowledge.package_managers import PackageManager, PackageManagers
 
 if TYPE_CHECKING:
+    from tasks.core.model import Arch
     from tasks.knowledge.costs import CostFact, ExtensionCost
 
 Row = dict[str, Any]
@@ -37,10 +38,8 @@ _EXPECTED_TYPES = {
     "array": "a list",
     "object": "a mapping",
 }
-_REPAIR_HINT = (
-    "run: git diff config/knowledge. To list every mistake, run: "
-    "python -m tasks.knowledge.knowledge_files_io"
-)
+_CHECK_COMMAND = "python -m tasks.knowledge.knowledge_files_io"
+_REPAIR_HINT = f"run: git diff config/knowledge. To list every mistake, run: {_CHECK_COMMAND}"
 
 
 class _UnsupportedYamlError(Exception):
@@ -99,9 +98,9 @@ class _YamlReader:
     def _read_plain_scalar(self, text: str) -> Any:
         if text not in self.known_scalars:
             tag = self.resolve_tag(ScalarNode, text, _PLAIN_SCALAR)
-            self.known_scalars[text] = (
-                text if tag == _STRING_TAG else self.construct_scalar(ScalarNode(tag, text))
-            )
+            is_text = tag == _STRING_TAG
+            value = text if is_text else self.construct_scalar(ScalarNode(tag, text))
+            self.known_scalars[text] = value
         return self.known_scalars[text]
 
 
@@ -114,10 +113,7 @@ def _convert_struct(row: Any, kind: type[F]) -> F:
 
 
 def _find_nested(row: Row, dotted: str) -> list[Any]:
-    """Return a list with the value of a dotted key; empty if there is no value.
-
-    If the key leads through a list, the value is the list of the values of the items.
-    """
+    """Return a list with the value, or list of values, of a dotted key; empty without a value."""
     value: Any = row
     try:
         for key in dotted.split("."):
@@ -155,7 +151,6 @@ def _complete_package_manager(row: Row) -> Row:
 
 
 def _drop_statuses(value: Any) -> Any:
-    """Return the mapping without `status`, also in nested mappings."""
     if not isinstance(value, dict):
         return value
     return {key: _drop_statuses(entry) for key, entry in value.items() if key != "status"}
@@ -174,7 +169,7 @@ def _table(
 
 
 def _list(name: str, section: str, kind: type[F]) -> cached_property[tuple[F, ...]]:
-    """Return a cached property: the facts in a section of the file `name`, in the file's order."""
+    """Return a property with the facts in a section of a file, in the order of the file."""
     return cached_property(lambda knowledge: (*knowledge.read_table(name, section, kind).values(),))
 
 
@@ -224,14 +219,16 @@ class Knowledge:
         return str(self.gpu_notes["default"])
 
     @cached_property
-    def binary_rules(self) -> facts.BinaryRules:
-        """The rules for systems on a chip and family archs: which machine code runs where."""
-        integrated = self.read_table("toolkits", "integrated", facts.IntegratedGpu).values()
-        families = self.read_table("toolkits", "families", facts.CodeFamily).values()
-        return facts.BinaryRules(
-            {gpu.arch: gpu for gpu in integrated},
-            {family.arch: family.runs_on for family in families},
-        )
+    def integrated_gpus(self) -> Mapping[Arch, facts.IntegratedGpu]:
+        """The capabilities of systems on a chip, and the machine code that runs on each."""
+        rows = self.read_table("toolkits", "integrated", facts.IntegratedGpu).values()
+        return {gpu.arch: gpu for gpu in rows}
+
+    @cached_property
+    def code_families(self) -> Mapping[Arch, frozenset[Arch]]:
+        """The family archs, such as `12.0f`, and the capabilities that the code of each runs on."""
+        rows = self.read_table("toolkits", "families", facts.CodeFamily).values()
+        return {family.arch: family.runs_on for family in rows}
 
     @cached_property
     def releases(self) -> Mapping[str, facts.Release]:
@@ -239,9 +236,8 @@ class Knowledge:
         limits = self.read_table("pytorch", "fewer_pythons", facts.PythonLimit).values()
 
         def add_limits(row: Row) -> Row:
-            return row | {
-                "fewer_pythons": [each for each in limits if row["name"] in each.releases]
-            }
+            applicable = [limit for limit in limits if row["name"] in limit.releases]
+            return row | {"fewer_pythons": applicable}
 
         return self.read_table("pytorch", "releases", facts.Release, add_limits)
 
@@ -289,7 +285,7 @@ class Knowledge:
     ) -> dict[str, F]:
         """Return the facts in a section of a file, by key, or by position from 1 if it is a list.
 
-        `complete` adds derived values to a row. The row has its key as the value of "name".
+        `complete` adds derived values to a row, which has its key as "name".
         """
         rows = self.read_notes(name).get(section)
         if not isinstance(rows, (dict, list)):

@@ -19,8 +19,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML can be bu
 def load_knowledge(folder: Path) -> Knowledge:
     """Return the knowledge in `folder`. Each file is read when it is first needed.
 
-    Reading a file raises `KnowledgeError` if it is missing, is not YAML, lacks a key or has a value
-    of the wrong type.
+    Reading raises `KnowledgeError` if a file is missing, lacks a key or has a wrong value.
     """
     return Knowledge(folder, _parse_file)
 
@@ -53,10 +52,7 @@ class SchemaProblem:
 
 
 def check_schema(folder: Path) -> Iterator[SchemaProblem]:
-    """Yield every mistake in the YAML files of `folder`, according to schema.json there.
-
-    Needs jsonschema. Raises `yaml.YAMLError` for a file that is not YAML.
-    """
+    """Yield every mistake in the YAML files of `folder`, according to schema.json there."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - only where it is checked
     from jsonschema.exceptions import best_match  # noqa: PLC0415
 

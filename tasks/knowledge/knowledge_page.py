@@ -1,7 +1,4 @@
-"""Render docs/knowledge.md from config/knowledge, which has all facts and their evidence.
-
-`python -m tasks.cli.generated_files` writes the page; a test checks that it is current.
-"""
+"""Render docs/knowledge.md from config/knowledge (python -m tasks.cli.generated_files)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -9,10 +6,9 @@ from typing import Any
 from tasks.core.model import Arch
 from tasks.knowledge import Knowledge
 from tasks.knowledge.gpus import shorten_gpu_name
-from tasks.knowledge.machine_code_rules import classify_compatibility
+from tasks.knowledge.torch_releases import list_uncovered_archs
 from tasks.knowledge.versions import parse_major_minor
 
-Platform = tuple[str, str]  # a system and a machine
 Row = Mapping[str, Any]
 
 _PAGE_HEAD = """\
@@ -66,6 +62,17 @@ _LEVEL_TITLES = {
     "warning": "The build can fail, or needs the fix",
     "info": "The build works, but note",
 }
+# The text of a note before its reason, by the key of the notes. "settings" have no single template
+_NOTE_TEMPLATES = {
+    "force_include": "`<{header}>` before every source",
+    "settings": "",
+    "archs": "`{variable}` from the targets",
+    "requires": "`{package}` before the build",
+    "own_jobs": "a number of jobs",
+    "independent": "`{wheel}` with any torch {torch}, CUDA {cuda}",
+}
+_TOO_OLD_HEAD = "name | capability | generation | last CUDA"
+_TOO_OLD_KEYS = ("names", "cc", "generation", "last_toolkit")
 _CONDITION_LABELS = {"cuda": "CUDA", "system": "", "archs": "a GPU of", "python": "Python"}
 
 
@@ -75,6 +82,11 @@ def render_page(knowledge: Knowledge) -> str:
     floors = dict(notes["driver_floor"])
     floors_mark = format_evidence_mark(floors.pop("status"))
     floors_text = " ".join(f"CUDA {cuda}: {floor} or later." for cuda, floor in floors.items())
+    mirrors = (
+        (f"`{fact.name}`", fact.who, f"`{prefix}…`", f"`{url}…`", format_evidence_mark(fact.status))
+        for fact in knowledge.mirrors.values()
+        for prefix, url in fact.instead.items()
+    )
     parts = [
         _PAGE_HEAD.format(date=knowledge.pytorch_notes["compiled"]["date"]),
         "## In short\n",
@@ -89,17 +101,13 @@ def render_page(knowledge: Knowledge) -> str:
         _COMPANIONS_HEAD,
         *_render_extensions(knowledge.extension_notes["companions"]),
         _MIRRORS_SECTION,
-        _render_mirrors(knowledge),
+        _render_table("name | who | for | replaced by | ", mirrors),
         "## Known not to work\n",
         *_render_known_bad(knowledge),
         "## Names that mislead\n",
         _render_rows("name | capability | why", gpu_notes["traps"], "names", "cc"),
         "## Cards that no toolkit compiles for any more\n",
-        _render_rows(
-            "name | capability | generation | last CUDA",
-            gpu_notes["too_old"],
-            *("names", "cc", "generation", "last_toolkit"),
-        ),
+        _render_rows(_TOO_OLD_HEAD, gpu_notes["too_old"], *_TOO_OLD_KEYS),
         "## Common claims that are wrong\n",
         _render_rows("claim | truth", gpu_notes["contradictions_settled"]),
     ]
@@ -124,20 +132,17 @@ def _render_table(head: str, rows: Iterable[Iterable[str]]) -> str:
 def _render_rows(head: str, rows: Iterable[Row], *first_keys: str) -> str:
     """Return a Markdown table of the rows; the last column is ✓ for a verified fact, else "?".
 
-    `head` has the column names. The key of a column is its name in lower case, with "_" for spaces.
-    `first_keys` are the keys of the first columns.
+    `head` has the column names, `first_keys` the keys of the first columns. Any other key is the
+    column name in lower case, with "_" for spaces.
     """
     names = head.split(" | ")
     keys = (*first_keys, *(name.lower().replace(" ", "_") for name in names[len(first_keys) :]))
-    values = ([row.get(key, "–") for key in keys] + [_mark(row)] for row in rows)
-    texts = (
-        [
-            ", ".join(map(shorten_gpu_name, value)) if isinstance(value, list) else value
-            for value in row
-        ]
-        for row in values
-    )
+    texts = ([_format_value(row.get(key, "–")) for key in keys] + [_mark(row)] for row in rows)
     return _render_table(f"{head} | ", texts)
+
+
+def _format_value(value: str | list[str]) -> str:
+    return ", ".join(map(shorten_gpu_name, value)) if isinstance(value, list) else value
 
 
 def _render_generations(knowledge: Knowledge) -> Iterator[str]:
@@ -151,18 +156,17 @@ def _render_generations(knowledge: Knowledge) -> Iterator[str]:
         )
         gpus = {arch: [gpu for gpu in knowledge.gpus if gpu.arch == arch] for arch in archs}
         for arch in filter(gpus.get, archs):
-            names = (
-                f"{shorten_gpu_name(g.name)} {format_evidence_mark(g.status)}" for g in gpus[arch]
-            )
+            marks = [format_evidence_mark(gpu.status) for gpu in gpus[arch]]
+            names = [shorten_gpu_name(gpu.name) for gpu in gpus[arch]]
+            listed = " · ".join(map(" ".join, zip(names, marks, strict=True)))
             count = f"{len(gpus[arch])} cards" if len(gpus[arch]) > 1 else "one card"
-            summary = f"<summary>{arch}: {count}</summary>"
-            yield f"<details>{summary}\n\n{' · '.join(names)}\n\n</details>\n"
+            yield f"<details><summary>{arch}: {count}</summary>\n\n{listed}\n\n</details>\n"
         if not any(gpus.values()):
             yield "The facts name no card of this generation.\n"
 
 
 def _build_capability_row(knowledge: Knowledge, arch: Arch) -> tuple[str, ...]:
-    is_integrated = arch in knowledge.binary_rules.integrated
+    is_integrated = arch in knowledge.integrated_gpus
     linux, windows, arm = ("linux", "x86_64"), ("windows", "x86_64"), ("linux", "aarch64")
     first_toolkit = knowledge.toolkit_notes["first_toolkit"].get(str(arch))
     release = knowledge.toolkit_notes["releases"].get((first_toolkit or {}).get("cuda"), {})
@@ -193,22 +197,18 @@ def _format_toolkit_range(knowledge: Knowledge, arch: Arch, first: Row | None) -
     return f"{start}, to {last.cuda} {format_evidence_mark(last.status)}"
 
 
-def _format_wheel(knowledge: Knowledge, arch: Arch, platform: Platform, *, newest: bool) -> str:
+def _format_wheel(
+    knowledge: Knowledge, arch: Arch, platform: tuple[str, str], *, newest: bool
+) -> str:
     """Format the newest or the oldest torch that has a wheel for a GPU: `2.7, cu128 by sm_120 ?`.
 
-    Of several wheels, the one on PyPI is named, else the one for the newest CUDA. `by` names the
-    cubin that the GPU runs if the wheel has no cubin for its arch.
+    The wheel is that on PyPI, else that for the newest CUDA. `by` names the cubin that the GPU runs
+    if the wheel has none for its arch.
     """
     releases = list(knowledge.releases.values())
     for release in reversed(releases) if newest else releases:
-        fitting = [
-            wheel
-            for wheel in release.wheels
-            if (wheel.system, wheel.machine) == platform
-            and classify_compatibility(knowledge, wheel.code, arch, maker=wheel.cuda)
-            in {"native", "compatible"}
-        ]
-        if fitting:
+        wheels = (w for w in release.wheels if (w.system, w.machine) == platform)
+        if fitting := [w for w in wheels if not list_uncovered_archs(knowledge, w, [arch])]:
             wheel = max(fitting, key=lambda wheel: (wheel.pypi, parse_major_minor(wheel.cuda)))
             break
     else:
@@ -223,10 +223,8 @@ def _format_wheel(knowledge: Knowledge, arch: Arch, platform: Platform, *, newes
 def _render_toolkits(knowledge: Knowledge) -> Iterator[str]:
     msvc = knowledge.toolkit_notes["msvc_versions"]["text"].split(". ")[0]
     yield _TOOLKIT_SECTION.format(msvc=msvc)
-    yield _render_table(
-        "CUDA | new | gone | GCC | clang | `_MSC_VER` | driver: Linux | Windows | PyPI",
-        _list_toolkit_rows(knowledge),
-    )
+    head = "CUDA | new | gone | GCC | clang | `_MSC_VER` | driver: Linux | Windows | PyPI"
+    yield _render_table(head, _list_toolkit_rows(knowledge))
     for row in knowledge.toolkit_notes["never_shipped"]:
         yield f"CUDA {row['cuda']}: {row['text']} {_mark(row)}\n"
 
@@ -236,10 +234,8 @@ def _list_toolkit_rows(knowledge: Knowledge) -> Iterator[tuple[str, ...]]:
     for cuda, toolkit in knowledge.toolkits.items():
         archs = {arch for arch in toolkit.makes if not arch.suffix}
         row = knowledge.toolkit_notes["releases"][cuda]
-        drivers = (
-            f"{version} {_mark(row['driver'])}" if version else "–"
-            for version in (toolkit.linux_driver, toolkit.windows_driver)
-        )
+        mark, versions = _mark(row["driver"]), (toolkit.linux_driver, toolkit.windows_driver)
+        drivers = (f"{version} {mark}" if version else "–" for version in versions)
         yield (
             f"**{cuda}** {format_evidence_mark(toolkit.status)}",
             _format_archs(archs - previous) if previous else f"{min(archs)} to {max(archs)}",
@@ -260,51 +256,39 @@ def _format_archs(archs: Iterable[Arch]) -> str:
 def _render_extensions(rows: Mapping[str, Row]) -> Iterator[str]:
     for name, row in rows.items():
         imports = ", ".join(f"`{module}`" for module in row["imports"])
-        notes = "\n".join(f"- {line}" for line in (*_list_build_needs(row), *_list_notes(row)))
-        text = f"### {name} {_mark(row)}\n\n{_format_source(row)}; imports {imports}.\n\n{notes}"
+        notes = "\n".join(f"- {line}" for line in _list_notes(row))
+        if "packages" in row:
+            packages = row["packages"].items()
+            source = " and ".join(f"`{package}` ({system})" for system, package in packages)
+        elif "sdist" in row:
+            source = f"`{row['sdist']}` of PyPI"
+        else:
+            ref = row.get("ref", "the tag of its release")
+            source = f"<{row['git']}>" + ("" if ref == "HEAD" else f" at {ref}")
+        text = f"### {name} {_mark(row)}\n\n{source}; imports {imports}.\n\n{notes}"
         yield text.rstrip() + "\n"
 
 
-def _format_source(row: Row) -> str:
-    if "packages" in row:
-        return " and ".join(f"`{name}` ({system})" for system, name in row["packages"].items())
-    if "sdist" in row:
-        return f"`{row['sdist']}` of PyPI"
-    ref = row.get("ref", "the tag of its release")
-    return f"<{row['git']}>" + ("" if ref == "HEAD" else f" at {ref}")
-
-
-def _list_build_needs(row: Row) -> Iterator[str]:
-    for entry in row.get("force_include", ()):
-        yield _format_note(entry, f"`<{entry['header']}>` before every source")
-    for entry in row.get("settings", ()):
-        variables = [f"{name}={value}" for name, value in entry.get("env", {}).items()]
-        options = [f"nvcc {option}" for option in entry.get("nvcc", ())]
-        names = ", ".join(f"`{word}`" for word in (*variables, *options))
-        conditions = _format_conditions(entry)
-        yield _format_note(entry, f"{names} for {conditions}" if conditions else names)
-    if "archs" in row:
-        yield _format_note(row["archs"], f"`{row['archs']['variable']}` from the targets")
-    for entry in row.get("requires", ()):
-        yield _format_note(entry, f"`{entry['package']}` before the build")
-    if "own_jobs" in row:
-        yield _format_note(row["own_jobs"], "a number of jobs")
+def _list_notes(row: Row) -> Iterator[str]:
+    for key, template in _NOTE_TEMPLATES.items():
+        entries = row.get(key, ())
+        for entry in [entries] if isinstance(entries, Mapping) else entries:
+            text = _format_setting(entry) if key == "settings" else template.format_map(entry)
+            yield f"{_mark(entry)} {text}: {entry['why']}"
     if row.get("after"):
         yield f"After {', '.join(row['after'])}"
-
-
-def _list_notes(row: Row) -> Iterator[str]:
-    for entry in row.get("independent", ()):
-        versions = f"any torch {entry['torch']}, CUDA {entry['cuda']}"
-        yield _format_note(entry, f"`{entry['wheel']}` with {versions}")
     for entry in row.get("fails", ()):
         conditions = _format_conditions(entry)
         yield f"{_mark(entry)} **{conditions}**: {entry['what']}. Fix: {entry['fix']}"
     yield from (f"{_mark(entry)} {entry['text']}" for entry in row["warnings"])
 
 
-def _format_note(row: Row, what: str) -> str:
-    return f"{_mark(row)} {what}: {row['why']}"
+def _format_setting(row: Row) -> str:
+    variables = [f"{name}={value}" for name, value in row.get("env", {}).items()]
+    options = [f"nvcc {option}" for option in row.get("nvcc", ())]
+    names = ", ".join(f"`{word}`" for word in variables + options)
+    conditions = _format_conditions(row)
+    return f"{names} for {conditions}" if conditions else names
 
 
 def _format_conditions(row: Row) -> str:
@@ -318,19 +302,9 @@ def _format_conditions(row: Row) -> str:
     )
 
 
-def _render_mirrors(knowledge: Knowledge) -> str:
-    rows = (
-        (f"`{fact.name}`", fact.who, f"`{prefix}…`", f"`{url}…`", format_evidence_mark(fact.status))
-        for fact in knowledge.mirrors.values()
-        for prefix, url in fact.instead.items()
-    )
-    return _render_table("name | who | for | replaced by | ", rows)
-
-
 def _render_known_bad(knowledge: Knowledge) -> Iterator[str]:
     for level, title in _LEVEL_TITLES.items():
-        entries = [bad for bad in knowledge.known_bad if bad.level == level]
-        if entries:
+        if entries := [bad for bad in knowledge.known_bad if bad.level == level]:
             yield f"### {title}\n"
             yield "".join(
                 f"- **{bad.id}** {format_evidence_mark(bad.status)} {bad.what}\n"

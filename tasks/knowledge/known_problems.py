@@ -3,48 +3,28 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tasks.core.model import Arch
     from tasks.core.resolution import Combination
-    from tasks.knowledge.facts import Failure, FixStage, Level
+    from tasks.knowledge.facts import Failure, KnownBad
     from tasks.knowledge.knowledge_files import Knowledge
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A known-bad combination that applies. `fix` is what to do, `status` the evidence.
+def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[KnownBad, ...]:
+    """Return every known-bad entry that `combination` certainly meets, in the order of the file.
 
-    `fixed_by` is the stage that fixes the problem, "" if none does. If a stage fixes it, `level` is
-    "info", whatever the entry says.
+    If a stage fixes the problem, its level is "info", whatever the entry says.
     """
-
-    id: str
-    level: Level
-    message: str
-    fix: str
-    status: str
-    fixed_by: FixStage = ""
-    symptom: str = ""
-
-
-def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
-    """Return every known-bad entry that `combination` certainly meets, in the order of the file."""
     return tuple(
-        Finding(
-            id=bad.id,
-            level="info" if bad.cured else bad.level,
-            message=bad.what,
-            fix=bad.fix,
-            status=bad.status,
-            fixed_by=bad.cured,
-            symptom=bad.symptom,
-        )
+        replace(bad, level="info") if bad.cured else bad
         for bad in knowledge.known_bad
         if any(is_condition_met(condition, combination) for condition in bad.when)
     )
@@ -52,10 +32,8 @@ def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[Find
 
 def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> bool:
     """Return True if every key of `condition` certainly holds."""
-    return all(
-        _is_requirement_met(requirement, getattr(combination, key))
-        for key, requirement in condition.items()
-    )
+    pairs = ((required, getattr(combination, key)) for key, required in condition.items())
+    return all(_is_requirement_met(required, value) for required, value in pairs)
 
 
 @cache
@@ -63,9 +41,8 @@ def is_version_within(value: str, specifier: str) -> bool:
     """Return True if a version certainly matches a specifier. "13.2" may not match "<13.2.86"."""
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few plans need it
 
-    numbers = re.match(r"\d+(?:\.\d+)*", value)
     bounds = SpecifierSet(specifier)
-    if numbers is None:
+    if (numbers := re.match(r"\d+(?:\.\d+)*", value)) is None:
         return False
     # "13.2" may be older or newer than 13.2.86; 4 is as exact as 4.0
     parts = numbers[0].split(".")
@@ -89,16 +66,12 @@ def _is_requirement_met(
 
 def find_run_failure(knowledge: Knowledge, text: str) -> Failure | None:
     """Return the first known failure of a run that matches a line of `text`, or None."""
-    matching = (
-        failure
-        for failure in knowledge.failures
-        if failure.phase == "run" and failure.rank != "hint"
-        for line in text.splitlines()
-        if _is_pattern_in_line(failure.patterns, line)
-        and not _is_pattern_in_line(failure.unless, line)
-    )
-    return next(matching, None)
 
+    def has_match(patterns: tuple[str, ...], line: str) -> bool:
+        return any(re.search(pattern, line, re.IGNORECASE) for pattern in patterns)
 
-def _is_pattern_in_line(patterns: tuple[str, ...], line: str) -> bool:
-    return any(re.search(pattern, line, re.IGNORECASE) for pattern in patterns)
+    failures = [one for one in knowledge.failures if one.phase == "run" and one.rank != "hint"]
+    for one, line in product(failures, text.splitlines()):
+        if has_match(one.patterns, line) and not has_match(one.unless, line):
+            return one
+    return None

@@ -1,9 +1,4 @@
-"""Decide which machine code runs on which GPU.
-
-The rules are NVIDIA's (Blackwell compatibility guide), tested with ptxas. The rules for systems on
-a chip are from DEVICE_REQUIREMENT in torch/cuda/__init__.py of torch 2.15. toolkits.yaml has all
-rules and their evidence: `integrated`, `families` and `binary_rules`.
-"""
+"""Decide which machine code runs on which GPU, by NVIDIA's rules and the facts in toolkits.yaml."""
 
 from __future__ import annotations
 
@@ -17,7 +12,6 @@ from tasks.knowledge.versions import format_major_minor, parse_major_minor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tasks.knowledge.facts import BinaryRules
     from tasks.knowledge.knowledge_files import Knowledge
 
 Compatibility = Literal["native", "compatible", "ptx", ""]
@@ -43,40 +37,37 @@ def classify_compatibility(
     maker: str | None = None,
     driver: str | None = None,
 ) -> Compatibility:
-    """Return how `target` runs `code`: "native", "compatible" (a lower minor), "ptx" or "".
+    """Return how a GPU runs `code`: "native", "compatible" (a lower minor), "ptx", or "" for never.
 
-    "" means that `target` cannot run `code`. `maker` is the CUDA release that compiled the code:
-    Orin runs cubins of other archs only from 13.2 on. `driver` is the CUDA release of the driver,
-    which compiles no newer PTX. If either is None, the driver is assumed to compile the PTX. A
-    target with a suffix (`9.0a`) requires code for exactly that arch.
+    `maker` is the CUDA release that compiled the code: Orin runs cubins of other archs only from
+    13.2 on. `driver` is the CUDA release of the driver, which compiles no newer PTX. If either is
+    None, the driver is assumed to compile the PTX. A target with a suffix (`9.0a`) requires exactly
+    that arch.
     """
-    rules = knowledge.binary_rules
     readable_ptx = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
     if target.suffix:
         return "native" if target in code.cubins else "ptx" if target in readable_ptx else ""
-    if any(_strip_arch_suffix(cubin) == target for cubin in code.cubins):
+    if any((cubin.major, cubin.minor) == (target.major, target.minor) for cubin in code.cubins):
         return "native"
-    if any(_can_run_cubin(rules, cubin, target, maker) for cubin in code.cubins):
+    if any(_can_run_cubin(knowledge, cubin, target, maker) for cubin in code.cubins):
         return "compatible"
-    return "ptx" if any(_can_compile_ptx(rules, ptx, target) for ptx in readable_ptx) else ""
+    is_readable = any(_can_compile_ptx(knowledge, ptx, target) for ptx in readable_ptx)
+    return "ptx" if is_readable else ""
 
 
 def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
-    """Return the targets that a library must cover: the target in its name (`_120_C`), else all.
-
-    tiny-cuda-nn builds a library with such a name for each target.
-    """
+    """Return the targets that a library must cover: the target in its name (`_120_C`), else all."""
+    # tiny-cuda-nn builds a library with such a name for each target
     match = re.match(r"_(\d{2,3})_C(?:\.|$)", library)
     named_targets = tuple(target for target in targets if match and target.sm == f"sm_{match[1]}")
     return named_targets or tuple(targets)
 
 
 def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ...]:
-    """Return the newest PTX ISA that a driver is known to read.
+    """Return the newest PTX ISA that a driver reads, (0, 0) before the first known CUDA release.
 
     `driver_cuda` is the CUDA release of the driver, as nvidia-smi shows it. A release that is not
-    in the table counts as the release before it. The result is (0, 0) before the first release.
-    Source: `ptx_isa` in toolkits.yaml.
+    in toolkits.yaml counts as the release before it.
     """
     newest = parse_major_minor(driver_cuda)
     readable = [kit for kit in knowledge.toolkits.values() if parse_major_minor(kit.cuda) <= newest]
@@ -84,11 +75,9 @@ def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ..
 
 
 def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
-    """Return True if the driver can read PTX of CUDA `maker`, or if either release is not known.
-
-    NVIDIA's minor-version compatibility, by which cubins of 12.8 run with a driver for 12.0, does
-    not apply to PTX.
-    """
+    """Return True if the driver can read PTX of CUDA `maker`, or if either release is not known."""
+    # NVIDIA's minor-version compatibility, by which cubins of 12.8 run with a driver for 12.0, does
+    # not apply to PTX
     if maker is None or driver is None or parse_major_minor(driver) >= parse_major_minor(maker):
         return True
     toolkit = knowledge.toolkits.get(format_major_minor(maker))
@@ -96,25 +85,21 @@ def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | 
     return toolkit is not None and parse_major_minor(toolkit.ptx_isa) <= newest
 
 
-def _strip_arch_suffix(arch: Arch) -> Arch:
-    return Arch(arch.major, arch.minor)
-
-
-def _can_run_cubin(rules: BinaryRules, cubin: Arch, target: Arch, maker: str | None) -> bool:
+def _can_run_cubin(knowledge: Knowledge, cubin: Arch, target: Arch, maker: str | None) -> bool:
     if cubin.suffix:
-        return target in rules.families.get(cubin, ())
-    if chip := rules.integrated.get(target):
-        if not maker or not chip.since or parse_major_minor(maker) < parse_major_minor(chip.since):
-            return cubin in chip.runs
-        return cubin in chip.runs | chip.runs_since
+        return target in knowledge.code_families.get(cubin, ())
+    if chip := knowledge.integrated_gpus.get(target):
+        if maker and chip.since and parse_major_minor(maker) >= parse_major_minor(chip.since):
+            return cubin in chip.runs | chip.runs_since
+        return cubin in chip.runs
     is_same_major = cubin.major == target.major and cubin.minor <= target.minor
-    return is_same_major and cubin not in rules.integrated
+    return is_same_major and cubin not in knowledge.integrated_gpus
 
 
-def _can_compile_ptx(rules: BinaryRules, ptx: Arch, target: Arch) -> bool:
+def _can_compile_ptx(knowledge: Knowledge, ptx: Arch, target: Arch) -> bool:
     if ptx.suffix == "a":
-        return _strip_arch_suffix(ptx) == target
-    return target in rules.families.get(ptx, ()) if ptx.suffix else ptx <= target
+        return (ptx.major, ptx.minor) == (target.major, target.minor)
+    return target in knowledge.code_families.get(ptx, ()) if ptx.suffix else ptx <= target
 
 
 @dataclass(frozen=True)
@@ -133,8 +118,7 @@ class MachineCode:
 def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
     """Return True if torch.utils.cpp_extension of that release accepts `arch`.
 
-    A release before or after the table counts as the first or last in the table. Source:
-    `extension_archs` in pytorch.yaml.
+    A release before or after `extension_archs` in pytorch.yaml counts as the first or last there.
     """
     rows = knowledge.pytorch_notes["extension_archs"]
     version = parse_major_minor(torch_release)
@@ -158,10 +142,7 @@ def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: A
 
 
 def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
-    """Return True if CMake's find_package(Torch) of that release accepts `arch`.
-
-    nvcc may still reject the arch. Source: `cmake_archs` in pytorch.yaml.
-    """
+    """Return True if CMake's find_package(Torch) of that release accepts `arch`; nvcc may not."""
     first = find_first_cmake_release(knowledge, [arch])
     return first is None or parse_major_minor(torch_release) >= parse_major_minor(first)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from tasks.core.errors import KnowledgeError
 from tasks.knowledge.cuda_toolkits import find_driver_floor, find_toolkit
-from tasks.knowledge.known_problems import Finding, is_condition_met, is_version_within
+from tasks.knowledge.known_problems import is_condition_met, is_version_within
 from tasks.knowledge.torch_releases import find_release
 
 if TYPE_CHECKING:
@@ -16,18 +18,20 @@ if TYPE_CHECKING:
     from tasks.knowledge.knowledge_files import Knowledge
 
 
-def find_too_old_versions(knowledge: Knowledge, combination: Combination) -> tuple[Finding, ...]:
-    """Return a finding for each version in `combination` that is certainly too old, in file order.
+def find_too_old_versions(
+    knowledge: Knowledge, combination: Combination
+) -> tuple[MinimumVersion, ...]:
+    """Return the entry of each version in `combination` that is certainly too old, in file order.
 
-    The message names the current and the required version.
+    The texts name the versions. If a stage fixes the problem, the level is "info".
     """
-    findings = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
-    return tuple(filter(None, findings))
+    found = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
+    return tuple(filter(None, found))
 
 
 def _check_minimum(
     knowledge: Knowledge, row: MinimumVersion, combination: Combination
-) -> Finding | None:
+) -> MinimumVersion | None:
     current = getattr(combination, row.fact)
     if current is None or not is_condition_met(row.when, combination):
         return None
@@ -37,12 +41,10 @@ def _check_minimum(
     if not minimum or not is_version_within(version, f"<{minimum}"):
         return None
     values = {"torch": combination.torch, "cuda": combination.cuda}
-    message, fix, symptom = (
-        text.format(here=current, least=minimum, **values)
-        for text in (row.what, row.fix, row.symptom)
-    )
+    texts = (row.what, row.fix, row.symptom)
+    what, fix, symptom = (text.format(here=current, least=minimum, **values) for text in texts)
     level = "info" if row.cured else row.level
-    return Finding(row.id, level, message, fix, row.status, row.cured, symptom)
+    return replace(row, level=level, what=what, fix=fix, symptom=symptom)
 
 
 def _find_known_minimum(knowledge: Knowledge, row: MinimumVersion, combination: Combination) -> str:

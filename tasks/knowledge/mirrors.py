@@ -34,12 +34,11 @@ def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> d
     replacements: dict[str, str] = {}
     for name in names:
         if name not in knowledge.mirrors:
-            raise SettingsError(
-                f'the mirror "{name}" is not known{format_did_you_mean(name, knowledge.mirrors)}',
-                location="mirrors",
-                hint=f"choose from {', '.join(knowledge.mirrors)} (docs/knowledge.md); "
-                "or set your own in source.mirrors: {prefix: replacement}",
-            )
+            suggestion = format_did_you_mean(name, knowledge.mirrors)
+            hint = f"choose from {', '.join(knowledge.mirrors)} (docs/knowledge.md); "
+            hint += "or set your own in source.mirrors: {prefix: replacement}"
+            message = f'the mirror "{name}" is not known{suggestion}'
+            raise SettingsError(message, location="mirrors", hint=hint)
         replacements = {**knowledge.mirrors[name].instead, **replacements}
     return replacements
 

@@ -22,9 +22,9 @@ class PackageManager(Struct, frozen=True, kw_only=True):
 class PackageManagers(Struct, frozen=True, kw_only=True):
     """The known package managers and packages.
 
-    `names` are package names for display: "blas" is "OpenBLAS and its headers". `releases` has the
-    versions that a system release provides: "debian-12" has the versions of "python" and of "gcc".
-    `anywhere` has install commands that work on every system, by package.
+    `names` are for display: "blas" is "OpenBLAS and its headers". `releases` has the versions of
+    "python" and "gcc" that a system release provides ("debian-12"). `anywhere` has install commands
+    that work on every system, by package.
     """
 
     names: Mapping[str, str]
@@ -32,35 +32,26 @@ class PackageManagers(Struct, frozen=True, kw_only=True):
     releases: Mapping[str, Mapping[str, Any]]
     anywhere: Mapping[str, str]
 
-    def has_package(
-        self, manager: PackageManager, systems: Sequence[str], words: Mapping[str, str]
-    ) -> bool:
-        """Return True if the user's system release has packages of the versions in `words`.
-
-        Return True also if `releases` lists no release of the systems of `manager`.
-        """
-        if not any(system.rpartition("-")[0] in manager.systems for system in self.releases):
-            return True
-        versions = next((self.releases[name] for name in systems if name in self.releases), {})
-        return all(version in versions.get(word, ()) for word, version in words.items())
-
 
 def find_install_command(
     knowledge: Knowledge, systems: Sequence[str], package: str, **words: str
 ) -> str:
-    """Return the install command, such as `sudo apt install g++-14`.
+    """Return the install command, such as `sudo apt install g++-14`; an empty string if unknown.
 
-    Return "" if no command is known. `systems` are the names of the user's system, the most
-    specific first; `words` are the versions in the package names.
+    `systems` are the names of the user's system, the most specific first; `words` are the versions
+    in the package names, which a known release of the system must provide.
     """
     facts = knowledge.package_managers
     managers = (one for name in systems for one in facts.managers if name in one.systems)
     manager = next(managers, None)
-    package_name = manager.packages.get(package, "") if manager else ""
-    versions = {word: words[word] for word in words if f"{{{word}}}" in package_name}
     template = facts.anywhere.get(package, "")
-    if manager and package_name and facts.has_package(manager, systems, versions):
-        template = f"{manager.command} {package_name}"
+    if manager and (name := manager.packages.get(package)):
+        versions = next((facts.releases[one] for one in systems if one in facts.releases), {})
+        known_systems = {release.rpartition("-")[0] for release in facts.releases}
+        required = {word for word in words if f"{{{word}}}" in name}
+        is_present = all(words[word] in versions.get(word, ()) for word in required)
+        if is_present or known_systems.isdisjoint(manager.systems):
+            template = f"{manager.command} {name}"
     try:
         return template.format_map(words)
     except KeyError:

@@ -29,8 +29,8 @@ class DiskUsage:
     def sum_places(self, places: Collection[str]) -> Range:
         """Return the total disk usage of these places if all are on the same disk.
 
-        Installed files count once: the build environment, uv's cache and install.into share them as
-        hard links (uv's link mode `hardlink`, the default on Linux and Windows).
+        Installed files count once: uv shares them between the environments and its cache as hard
+        links.
         """
         parts = {"build": self.build, "wheels": self.wheels, "caches": self.cache}
         used = [part for place, part in parts.items() if place in places]
@@ -52,11 +52,7 @@ NO_DISK_USAGE = DiskUsage((0, 0), (0, 0), (0, 0), (0, 0))
 
 
 def estimate_unpacked_size(name: str, sizes: Mapping[str, int]) -> int:
-    """Return the unpacked size of a distribution in MiB, 0 if not known.
-
-    The longest known prefix of the name decides, since CUDA's package names end with the CUDA major
-    version.
-    """
+    """Return the unpacked size of a distribution in MiB by the longest known prefix, or 0."""
     return sizes.get(max(filter(name.startswith, sizes), key=len, default=""), 0)
 
 

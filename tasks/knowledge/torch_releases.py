@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
-from tasks.knowledge.machine_code_rules import classify_compatibility
+from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
 from tasks.knowledge.versions import (
     find_release_channel,
     format_major_minor,
@@ -34,7 +34,7 @@ def normalize_machine(machine: str) -> str:
 
 def format_platform(system: str, machine: str) -> str:
     """Format a platform for messages: `Linux x86_64`."""
-    name = {"macos": "macOS"}.get(system, system.capitalize())
+    name = "macOS" if system == "macos" else system.capitalize()
     return f"{name} {normalize_machine(machine)}"
 
 
@@ -61,17 +61,10 @@ def _list_cuda_wheels(release: Release, cuda: str | None) -> list[OfficialWheel]
 def list_uncovered_archs(
     knowledge: Knowledge, wheel: OfficialWheel, targets: Sequence[Arch]
 ) -> list[Arch]:
-    """Return the capabilities of `targets` that the wheel has no cubin for.
-
-    Suffixes are dropped: the GPU must be supported.
-    """
+    """Return the capabilities of `targets`, without suffixes, that the wheel has no cubin for."""
     archs = [Arch(target.major, target.minor) for target in targets]
-    compiled = ("native", "compatible")
-    return [
-        arch
-        for arch in archs
-        if classify_compatibility(knowledge, wheel.code, arch, maker=wheel.cuda) not in compiled
-    ]
+    cubins = MachineCode(wheel.archs)
+    return [arch for arch in archs if not can_run_code(knowledge, cubins, arch, maker=wheel.cuda)]
 
 
 def _describe_missing_code(
@@ -85,7 +78,7 @@ def _describe_missing_code(
     ]
     if not missing:
         return " and ".join(map(str, targets)) + " together"
-    cubins = sorted({arch for wheel in wheels for arch in wheel.code.cubins})
+    cubins = sorted({arch for wheel in wheels for arch in wheel.archs})
     if min(missing) > cubins[-1]:
         limit = f"its newest arch is {cubins[-1]}"
     elif max(missing) < cubins[0]:
@@ -97,11 +90,10 @@ def _describe_missing_code(
 
 @dataclass(frozen=True)
 class SelectedWheel:
-    """An official wheel.
+    """An official wheel. `cuda` is None for a CPU wheel.
 
-    `cuda` is `13.2`, None for a CPU wheel. `index` is the URL of its index, "" for pip's default
-    index. `verified` is True if the machine code of this exact release was inspected, not inferred;
-    if not, `why` says so.
+    `index` is the URL of its index, empty for the default index of pip. `verified` is True if the
+    machine code of this exact release was inspected, not inferred.
     """
 
     cuda: str | None
@@ -113,9 +105,8 @@ class SelectedWheel:
 def find_release(knowledge: Knowledge, version: str) -> Release:
     """Return the release of a version: `2.7`, `v2.7.1`, `2.7.1+cu128` or `2.16.0.dev20261101`.
 
-    A pre-release of the next minor after the newest known one gets the facts of that newest one,
-    with its own `channel` and a status that marks them as assumed. Raises `KnowledgeError` for any
-    other unknown version.
+    A pre-release of the next minor version gets the facts of the newest known one, with a status
+    that marks them as assumed. Raises `KnowledgeError` for any other unknown version.
     """
     match = re.match(r"v?(\d+)\.(\d+)(?:\.\d+)?", version.strip())
     if not match:
@@ -131,14 +122,10 @@ def find_release(knowledge: Knowledge, version: str) -> Release:
         status = f"unverified: assumed to be as {newest.minor}"
         return replace(newest, minor=minor, patch=patch, channel=channel, status=status)
     if parse_major_minor(minor) < parse_major_minor(oldest):
-        raise KnowledgeError(
-            f"torch {version} is older than {oldest}, the oldest known",
-            hint="choose a later release in torch.version",
-        )
-    raise KnowledgeError(
-        f"torch {version} is newer than {newest.patch}, the newest known",
-        hint=f"describe torch {minor} in config/knowledge/pytorch.yaml",
-    )
+        message = f"torch {version} is older than {oldest}, the oldest known"
+        raise KnowledgeError(message, hint="choose a later release in torch.version")
+    message = f"torch {version} is newer than {newest.patch}, the newest known"
+    raise KnowledgeError(message, hint=f"describe torch {minor} in config/knowledge/pytorch.yaml")
 
 
 def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
@@ -153,8 +140,7 @@ def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
     """Return the official wheel with a cubin for every target: PyPI's, else the newest CUDA's.
 
     `cuda` fixes the CUDA release, `python` (`3.12.4`) the version of the interpreter. No targets
-    means the CPU wheel. Suffixes of targets are dropped: the GPU must be supported. Return None
-    without such a wheel; `explain_missing_wheel` returns the reason.
+    means the CPU wheel. Return None without such a wheel; `explain_missing_wheel` says why.
     """
     release = find_release(knowledge, version)
     if not _has_python_wheel(release, python, system, machine) or release.channel == "nowhere":
@@ -169,10 +155,8 @@ def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
     fitting = [wheel for wheel in wheels if not list_uncovered_archs(knowledge, wheel, targets)]
     if not fitting:
         return None
-    best = max(
-        fitting,
-        key=lambda wheel: (wheel.pypi and not release.channel, parse_major_minor(wheel.cuda)),
-    )
+    official = not release.channel
+    best = max(fitting, key=lambda one: (one.pypi and official, parse_major_minor(one.cuda)))
     best = replace(best, pypi=best.pypi and on_pypi)
     name = _resolve_patch_version(release, version)
     return _build_selected_wheel(knowledge, release, name, best, targets)
@@ -192,29 +176,23 @@ def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     torch = f"torch {_resolve_patch_version(release, version)}"
     if release.channel == "nowhere":
         return f"{torch} is not in any index: only a build from a branch has such a version"
-    reasons = []
-    if targets and not select_official_wheel(knowledge, version, targets, system, machine, cuda):
-        reasons.append(
-            _explain_no_cuda_wheel(knowledge, release, torch, targets, system, machine, cuda)
-        )
+    reasons, query = [], (targets, system, machine, cuda)
+    if targets and not select_official_wheel(knowledge, version, *query):
+        reasons.append(_explain_no_cuda_wheel(knowledge, release, torch, *query))
     first, last = find_wheel_pythons(release, system, machine)
     platform = format_platform(system, machine)
     if not last:
         reasons.append(f"no official wheel of {torch} is for {platform}")
     elif not _has_python_wheel(release, python, system, machine):
         place = "" if last == release.last_python else f" on {platform}"
-        reasons.append(
-            f"no official wheel of {torch} is for Python {format_major_minor(python or '')}{place} "
-            f"(supported: {first} to {last})"
-        )
+        required, supported = format_major_minor(python or ""), f"{first} to {last}"
+        reason = f"no official wheel of {torch} is for Python {required}{place}"
+        reasons.append(f"{reason} (supported: {supported})")
     return "; ".join(reasons)
 
 
 def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, ...]:
-    """Return the releases other than `version`: newer ones, then older ones, each nearest first.
-
-    `version` need not be a known release.
-    """
+    """Return the releases other than `version`: newer ones, then older ones, each nearest first."""
     minors = list(knowledge.releases)
     requested = parse_major_minor(version.strip().removeprefix("v"))
     newer = [minor for minor in minors if parse_major_minor(minor) > requested]
@@ -244,21 +222,16 @@ def _explain_no_cuda_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     if cuda:
         torch = f"{torch} with CUDA {cuda_wheels[0].cuda}"
     missing = _describe_missing_code(knowledge, cuda_wheels, targets)
-    elsewhere = [
-        format_platform(wheel.system, wheel.machine)
-        for wheel in _list_cuda_wheels(release, cuda)
-        if not list_uncovered_archs(knowledge, wheel, targets)
-    ]
-    if elsewhere and all(list_uncovered_archs(knowledge, w, targets) for w in platform_wheels):
-        torch, missing = f"{torch} for {platform}", f"{missing}; the wheel for {elsewhere[0]} does"
+    wheels = _list_cuda_wheels(release, cuda)
+    able = [wheel for wheel in wheels if not list_uncovered_archs(knowledge, wheel, targets)]
+    if able and all(list_uncovered_archs(knowledge, w, targets) for w in platform_wheels):
+        other = format_platform(able[0].system, able[0].machine)
+        torch, missing = f"{torch} for {platform}", f"{missing}; the wheel for {other} does"
     return f"no official wheel of {torch} holds code for {missing}"
 
 
 def is_python_supported(release: Release, python: str) -> bool:
-    """Return True if the release supports that Python, `3.11` or `3.11.7`.
-
-    Some platforms may still lack wheels for it.
-    """
+    """Return True if the release has wheels for that Python, `3.11.7`, on at least one platform."""
     first, last = map(parse_major_minor, release.python)
     return first <= parse_major_minor(python) <= last
 
@@ -266,10 +239,7 @@ def is_python_supported(release: Release, python: str) -> bool:
 def find_wheel_pythons(
     release: Release, system: str, machine: str, *, pypi: bool = False
 ) -> tuple[str, str]:
-    """Return the first and last Python with a wheel for that platform; with `pypi`, one on PyPI.
-
-    The last Python is "" if there is no wheel.
-    """
+    """Return the first and last Python ("" for none) with a wheel for a platform, or on PyPI."""
     last_pythons = [
         limit.last
         for limit in release.fewer_pythons
@@ -292,8 +262,8 @@ def _build_selected_wheel(
 ) -> SelectedWheel:
     codes = set()  # `sm_120`, or `sm_86 for 8.9`
     for arch in (Arch(target.major, target.minor) for target in targets):
-        cubin = max(cubin for cubin in wheel.code.cubins if cubin <= arch)
-        codes.add(arch.sm if arch in wheel.code.cubins else f"{cubin.sm} for {arch}")
+        cubin = max(cubin for cubin in wheel.archs if cubin <= arch)
+        codes.add(arch.sm if arch in wheel.archs else f"{cubin.sm} for {arch}")
     code = ", ".join(sorted(codes))
     is_inspected = not wheel.status.startswith("unverified") and not release.channel
     is_verified = is_inspected and name == release.patch

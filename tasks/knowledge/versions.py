@@ -39,16 +39,12 @@ _CHANNEL_BY_SUFFIX: dict[str, Channel] = {
 def find_release_channel(version: str) -> Channel:
     """Return the channel where a pre-release is published, "" for a release.
 
-    Nightlies and release candidates each have an index. An alpha or beta version is a build from a
-    branch, which no index has.
+    An alpha or beta version is a build from a branch, which no index has.
     """
     match = _PRERELEASE.match(version.strip())
     return _CHANNEL_BY_SUFFIX[match[1]] if match else ""
 
 
 def format_published_version(version: str) -> str:
-    """Return the version in the wheel's name: `2.16.0` for the release candidate `2.16.0rc3`.
-
-    Source: `release_candidates` in pytorch.yaml.
-    """
+    """Return the version in the name of the wheel: `2.16.0` for the candidate `2.16.0rc3`."""
     return re.sub(r"rc\d*$", "", version)

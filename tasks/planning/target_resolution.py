@@ -74,7 +74,7 @@ def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resol
         _require_extension_arch(settings, knowledge, choice, arch)
     if choice.strategy == "source":
         with convert_errors("target.gpus", UnsatisfiableError):
-            arch_lists.format_torch_cmake_archs(knowledge, choice.torch, choice.targets)
+            arch_lists.format_torch_archs(knowledge, choice.torch, choice.targets, cmake=True)
         _require_arch_variables(settings.build.env, "build.env", knowledge, choice, extension=False)
     for item in settings.extensions:
         where = f"extensions ({item.name}).env"
@@ -90,7 +90,7 @@ def _require_extension_arch(
     """
     is_supported = machine_code_rules.is_extension_arch_supported
     try:
-        arch_lists.format_extension_archs(knowledge, choice.torch, [arch])
+        arch_lists.format_torch_archs(knowledge, choice.torch, [arch])
     except KnowledgeError as error:
         gpu, hint = Arch(arch.major, arch.minor), error.hint
         cubins = {cubin for kit in knowledge.toolkits.values() for cubin in kit.makes}
@@ -117,13 +117,14 @@ def _require_arch_variables(
     PyTorch's build validates CMake's variables and then ignores them: they may leave out targets.
     """
     cuda, targets = choice.toolkit.version, choice.targets
-    parse = arch_lists.parse_extension_archs if extension else arch_lists.parse_torch_cmake_archs
     for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & env.keys()):
         with convert_errors(f"{key}.{name}"):
             if name in _CMAKE_VARIABLES:
                 code = arch_lists.parse_cmake_archs(knowledge, cuda, env[name])
             else:
-                code = parse(knowledge, choice.torch, env[name])
+                code = arch_lists.parse_torch_archs(
+                    knowledge, choice.torch, env[name], cmake=not extension
+                )
             for arch in sorted(code.cubins | code.ptx) if code else ():
                 if not can_compile_arch(knowledge, cuda, arch):
                     raise KnowledgeError(

@@ -33,7 +33,7 @@ def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution
     problems = find_known_bad(knowledge, combination)
     for finding in (*problems, *find_too_old_versions(knowledge, combination)):
         if finding.level != "info":
-            yield f"known not to work: {finding.message}. To fix it: {finding.fix}"
+            yield f"known not to work: {finding.what}. To fix it: {finding.fix}"
 
 
 def list_capability_warnings(

@@ -18,10 +18,8 @@ import pytest
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge.arch_lists import (
-    format_extension_archs,
-    format_torch_cmake_archs,
-    parse_extension_archs,
-    parse_torch_cmake_archs,
+    format_torch_archs,
+    parse_torch_archs,
 )
 from tasks.knowledge.cuda_toolkits import find_toolkit
 from tasks.knowledge.machine_code_rules import (
@@ -116,15 +114,15 @@ def builder_says(
 def judge_builder(release: str, python: str, builder: str) -> None:
     accepted = [arch for arch in MADE if is_extension_arch_supported(KNOWLEDGE, release, arch)]
     left = [str(arch) for arch in MADE if arch not in accepted]
-    valid = lists(partial(format_extension_archs, KNOWLEDGE, release), accepted)
+    valid = lists(partial(format_torch_archs, KNOWLEDGE, release), accepted)
     said, with_flag = builder_says(python, builder, [*valid, *left, *REFUSED])
     for text in valid:
-        expected = flags(parse_extension_archs(KNOWLEDGE, release, text))
+        expected = flags(parse_torch_archs(KNOWLEDGE, release, text))
         assert {flag.removeprefix("-gencode=") for flag in said[text]} == expected, text
     for text in (*left, *REFUSED):
         assert "Unknown CUDA arch" in said[text], text
         with pytest.raises(KnowledgeError):
-            parse_extension_archs(KNOWLEDGE, release, text)
+            parse_torch_archs(KNOWLEDGE, release, text)
     assert with_flag == []  # any flag with "arch" in it, and the list does not count
 
 
@@ -144,16 +142,16 @@ def test_the_extension_builder_of_an_older_tree_does_too(tree: Path) -> None:
 def judge_cmake(release: str, cmake: str, select: Path, at: Path) -> None:
     accepted = [arch for arch in MADE if is_cmake_arch_supported(KNOWLEDGE, release, arch)]
     left = [str(arch) for arch in MADE if arch not in accepted]
-    valid = lists(partial(format_torch_cmake_archs, KNOWLEDGE, release), accepted)
+    valid = lists(partial(format_torch_archs, KNOWLEDGE, release, cmake=True), accepted)
     code, lines = cmake_says(cmake, select, valid, at)
     assert code == 0, "\n".join(lines)
     for text, line in zip(valid, lines, strict=True):
-        expected = flags(parse_torch_cmake_archs(KNOWLEDGE, release, text))
+        expected = flags(parse_torch_archs(KNOWLEDGE, release, text, cmake=True))
         assert set(line.split(";")) - {"-gencode"} == expected, text
     for text in (*left, *CMAKE_REFUSED):
         assert cmake_says(cmake, select, [text], at)[0] != 0, text
         with pytest.raises(KnowledgeError):
-            parse_torch_cmake_archs(KNOWLEDGE, release, text)
+            parse_torch_archs(KNOWLEDGE, release, text, cmake=True)
 
 
 def cmake_says(cmake: str, select: Path, texts: list[str], at: Path) -> tuple[int, list[str]]:

@@ -10,14 +10,13 @@ from tasks.core.model import Gpu, InstalledToolkit, Interpreter
 from tasks.doctor.check_result import Level
 from tasks.doctor.host_facts import (
     BuildTorch,
-    Connectivity,
     Disk,
     HostFacts,
     InstalledExtension,
     Leftover,
     Memory,
     MissingSubmodules,
-    Proxy,
+    RequiredUrl,
     ShadowingTorch,
     Tool,
     UnmergedCheckout,
@@ -74,8 +73,8 @@ def memory(limit: float, available: float, swap: float = 0, cores: int = 8) -> M
     return Memory(64 * 1024, int(limit), int(available), int(swap), cores)
 
 
-def reach(what: str, answers: bool, optional: bool = False) -> tuple[Connectivity, ...]:
-    return (Connectivity(what, f"https://{what[-5:]}.example/x", answers, optional),)
+def reach(what: str, answers: bool, optional: bool = False) -> tuple[RequiredUrl, ...]:
+    return (RequiredUrl(what, f"https://{what[-5:]}.example/x", answers, optional),)
 
 
 def python(path: str, windows: bool = True) -> Any:
@@ -116,8 +115,8 @@ SITUATIONS: dict[str, Situation] = {
         SOURCE | CPU, host=replace(NO_CARD, machine="armv7l"), nvidia=NvidiaDriver(),
         python_bits=32,
     ),
-    "no compiler": linux({"compiler": "problem", **UNKNOWN}, cxx=Tool(), cc=Tool()),
-    "a compiler too new": linux({"compiler": "problem", **UNKNOWN}, cxx=GCC_15, cc=GCC_15),
+    "no compiler": linux({"compiler": "problem", **UNKNOWN}, cxx=Tool()),
+    "a compiler too new": linux({"compiler": "problem", **UNKNOWN}, cxx=GCC_15),
     "no git for a source build": linux({"git": "problem"}, SOURCE, git=Tool()),
     "no git for a wheel": linux({"git": "warning"}, git=Tool()),
     "no uv": linux({"uv": "warning"}, uv=Tool()),
@@ -219,14 +218,14 @@ SITUATIONS: dict[str, Situation] = {
     "a laptop with all memory taken": linux({"memory": "warning"}, memory=memory(16, 3, 16)),
     "a C locale": linux({"locale": "warning"}, encoding="ascii"),
     "variables of a guide": linux(
-        {"variables": "warning"}, environ=(("TORCH_CUDA_ARCH_LIST", "12.0"), ("MAX_JOBS", "4"))
+        {"variables": "warning"}, environ={"TORCH_CUDA_ARCH_LIST": "12.0", "MAX_JOBS": "4"}
     ),
     "two proxies for one name": linux(
         {"proxies": "warning"},
-        proxies=(Proxy("https_proxy", "a.example:80"), Proxy("HTTPS_PROXY", "b.example:80")),
+        proxies={"https_proxy": "a.example:80", "HTTPS_PROXY": "b.example:80"},
     ),
-    "a proxy without a host": linux({"proxies": "warning"}, proxies=(Proxy("http_proxy", ""),)),
-    "one proxy": linux({}, proxies=(Proxy("http_proxy", "a.example:80"),)),
+    "a proxy without a host": linux({"proxies": "warning"}, proxies={"http_proxy": ""}),
+    "one proxy": linux({}, proxies={"http_proxy": "a.example:80"}),
     "no network": linux({"index": "problem"}, reach=reach("the package index", False)),
     "no network, and all is built": linux(
         {"index": "warning"}, reach=reach("the package index", False, optional=True)
@@ -288,14 +287,14 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "Windows without Visual Studio": windows(
         {"visual-studio": "problem", "compiler": "problem", **UNKNOWN},
-        cxx=Tool(), cc=Tool(), visual_studio=(),
+        cxx=Tool(), visual_studio=(),
     ),
     "Windows in a prompt of Visual Studio that vswhere does not know": windows(
         {"visual-studio": "warning"}, visual_studio=()
     ),
     "Windows without the C++ workload": windows(
         {"visual-studio": "problem", "compiler": "problem", **UNKNOWN},
-        cxx=Tool(), cc=Tool(), visual_studio=(NO_CPP,),
+        cxx=Tool(), visual_studio=(NO_CPP,),
     ),
     "Windows where vswhere is missing": windows(
         {"visual-studio": "not checked"}, visual_studio=None

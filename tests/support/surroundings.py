@@ -10,10 +10,10 @@ from tasks.core.check_ids import CheckId
 from tasks.core.model import Gpu, Host, InstalledToolkit, Interpreter
 from tasks.doctor.host_facts import (
     BuildTorch,
-    Connectivity,
     Disk,
     HostFacts,
     Memory,
+    RequiredUrl,
     Tool,
     VisualStudio,
 )
@@ -66,7 +66,6 @@ LINUX = HostFacts(
     python_bits=64,
     uv=Tool("/home/me/.venv/bin/uv"),
     git=Tool("/usr/bin/git", "2.47.3"),
-    cc=Tool("/usr/bin/gcc", "14.2.0"),
     cxx=Tool("/usr/bin/g++", "14.2.0"),
     nvcc=Tool("/usr/local/cuda/bin/nvcc", "13.2.86"),
     torch=BuildTorch("2.15.0+cu132", "13.2", SAYS),
@@ -80,15 +79,15 @@ LINUX = HostFacts(
     ),
     memory=Memory(64 * 1024, 64 * 1024, 60 * 1024, 8 * 1024, 16),
     encoding="utf-8",
-    proxies=(),
-    reach=(Connectivity("the package index", INDEX, answers=True),),
+    proxies={},
+    reach=(RequiredUrl("the package index", INDEX, answers=True),),
     leftovers=(),
     exposed=(),
     unfetched=(),
     unmerged=(),
     shadows=(),
     installed=(),
-    environ=(),
+    environ={},
 )
 WINDOWS = replace(
     LINUX,
@@ -99,9 +98,6 @@ WINDOWS = replace(
     glibc="",
     uv=Tool("C:\\src\\torchyard\\.venv\\Scripts\\uv.exe"),
     git=Tool("C:\\Program Files\\Git\\cmd\\git.exe", "2.50.0"),
-    cc=Tool(
-        f"{BUILD_TOOLS}\\VC\\Tools\\MSVC\\14.44.35207\\bin\\Hostx64\\x64\\cl.exe", "14.44.35207"
-    ),
     cxx=Tool(
         f"{BUILD_TOOLS}\\VC\\Tools\\MSVC\\14.44.35207\\bin\\Hostx64\\x64\\cl.exe", "14.44.35207"
     ),

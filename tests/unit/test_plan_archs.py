@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tasks.core.errors import SettingsError
 from tasks.core.model import InstalledToolkit, Layout, Plan
 from tasks.core.resolution import Resolution
-from tasks.knowledge.arch_lists import parse_extension_archs, parse_torch_cmake_archs
+from tasks.knowledge.arch_lists import parse_torch_archs
 from tasks.knowledge.cuda_toolkits import require_toolkit
 from tasks.planning.profile_plan import make_plan
 from tasks.settings.schema import parse_settings
@@ -89,9 +89,9 @@ def require_made(choice: Resolution, lists: ArchLists, *, ptx: bool, extended: b
     assert require_toolkit(KNOWLEDGE, choice.toolkit.version, choice.targets)
     read = []
     if choice.strategy == "source":
-        read.append(parse_torch_cmake_archs(KNOWLEDGE, choice.torch, lists.torch))
+        read.append(parse_torch_archs(KNOWLEDGE, choice.torch, lists.torch, cmake=True))
     if extended:
-        read.append(parse_extension_archs(KNOWLEDGE, choice.torch, lists.extensions))
+        read.append(parse_torch_archs(KNOWLEDGE, choice.torch, lists.extensions))
     for held in read:
         assert held.cubins == set(choice.targets)
         assert bool(held.ptx) is ptx

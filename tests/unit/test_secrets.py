@@ -15,7 +15,7 @@ from tasks.cli.commands import doctor, explain
 from tasks.cli.commands import settings as settings_report
 from tasks.core.errors import FetchError, TorchyardError, redact_secrets
 from tasks.core.model import Command, Plan
-from tasks.doctor.host_facts import Connectivity, HostFacts, ProbeRequest
+from tasks.doctor.host_facts import HostFacts, ProbeRequest, RequiredUrl
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog import build_history_io, stage_record_io
 from tasks.system import shell
@@ -143,7 +143,7 @@ def subject(
 ) -> SelectedProfile:
     def look(asked: ProbeRequest, _: object) -> HostFacts:
         away = tuple(
-            Connectivity(url.subject, redact_secrets(url.url), answers=False) for url in asked.urls
+            RequiredUrl(url.subject, redact_secrets(url.url), answers=False) for url in asked.urls
         )
         return replace(LINUX, host=asked.host, root=asked.root, reach=away)
 

@@ -123,11 +123,11 @@ def _build_arch_lists(choice: Resolution, knowledge: Knowledge) -> ArchLists:
     try:
         cmake, key = arch_lists.format_cmake_archs(targets, ptx), "torch.version"
         if choice.strategy == "source":
-            torch = arch_lists.format_torch_cmake_archs(knowledge, choice.torch, targets, ptx)
+            torch = arch_lists.format_torch_archs(knowledge, choice.torch, targets, ptx, cmake=True)
     except KnowledgeError as error:
         raise SettingsError(error.message, location=key, hint=error.hint) from error
     try:
-        extensions = arch_lists.format_extension_archs(knowledge, choice.torch, targets, ptx)
+        extensions = arch_lists.format_torch_archs(knowledge, choice.torch, targets, ptx)
     except KnowledgeError:
         # the stage of an extension reports this error. The list here is one that torch rejects,
         # because a manual build with an empty list would target the GPU of this machine

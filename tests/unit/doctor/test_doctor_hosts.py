@@ -173,7 +173,9 @@ def test_every_known_bad_entry_is_reported_or_cannot_be_checked(bad: Any) -> Non
     expected = {"error": "problem", "warning": "warning", "info": "ok"}
     level = "ok" if bad.cured else expected[bad.level]
     assert (found.id, found.level) == ("known-bad", level)
-    assert found.seen == (f"stage {bad.cured} avoids this: {bad.what}" if bad.cured else bad.what)
+    assert found.seen == (
+        f"the {bad.cured} stage avoids this: {bad.what}" if bad.cured else bad.what
+    )
 
 
 def test_combination_ignores_tools_that_environment_provides() -> None:
@@ -216,7 +218,7 @@ def test_unopened_profile_needs_disk_space_of_prebuilt_torch() -> None:
 
 @pytest.mark.parametrize("s", [LINUX, WINDOWS], ids=["linux", "windows"])
 def test_compiler_is_not_required_when_nothing_is_compiled(s: HostFacts) -> None:
-    bare = replace(s, cc=Tool(), cxx=Tool(), visual_studio=(), windows_sdk=(), glibc="2.42")
+    bare = replace(s, cxx=Tool(), visual_studio=(), windows_sdk=(), glibc="2.42")
     for profile, level in ((profile_on(s, extensions=[]), "ok"), (profile_on(s), "problem")):
         found = check_host(bare, profile, KNOWLEDGE)
         results = [one for one in found if one.id in {"compiler", "visual-studio", "windows-sdk"}]

@@ -19,7 +19,7 @@ from tasks.diagnosis.diagnosis_text import (
 )
 from tasks.diagnosis.log_io import parse_log
 from tasks.diagnosis.run_facts import RunFacts
-from tasks.doctor import explain_failure_io, host_hints_io
+from tasks.doctor import explain_failure_io
 from tasks.lock.opened_profile_io import Profile
 from tasks.runlog import memory_monitor_io
 from tasks.system import shell
@@ -361,7 +361,7 @@ def test_arch_from_targets_or_settings_is_not_searched_in_source(
 
 
 def known(profile: Profile, name: str, **facts: Any) -> dict[str, str]:
-    return host_hints_io.build_profile_placeholders(
+    return explain_failure_io.build_profile_placeholders(
         profile, stage_of(profile, name), RunFacts(**facts)
     )
 

@@ -206,7 +206,7 @@ def test_no_gpu_runs_machine_code_of_later_or_other_generations(card: Arch) -> N
 
 @each_row("cuda", TOOLKITS)
 def test_every_supported_family_arch_has_its_members(cuda: str) -> None:
-    families = KNOWLEDGE.binary_rules.families
+    families = KNOWLEDGE.code_families
     for arch in KNOWLEDGE.toolkits[cuda].makes:
         if arch.suffix == "f":
             assert Arch(arch.major, arch.minor) in families[arch]
@@ -223,9 +223,9 @@ def test_arch_suffix_never_covers_more_than_plain_arch(cuda: str) -> None:
                     assert how(plain, card)
 
 
-@pytest.mark.parametrize("arch", KNOWLEDGE.binary_rules.integrated, ids=str)
+@pytest.mark.parametrize("arch", KNOWLEDGE.integrated_gpus, ids=str)
 def test_soc_shares_machine_code_only_with_socs(arch: Arch) -> None:
-    rules = KNOWLEDGE.binary_rules.integrated
+    rules = KNOWLEDGE.integrated_gpus
     assert arch in rules[arch].runs
     others = [card for card in CARDS if card not in rules]
     assert not [card for card in others if how(MachineCode(frozenset([arch])), card)]

@@ -15,11 +15,9 @@ from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge.arch_lists import (
     format_cmake_archs,
-    format_extension_archs,
-    format_torch_cmake_archs,
+    format_torch_archs,
     parse_cmake_archs,
-    parse_extension_archs,
-    parse_torch_cmake_archs,
+    parse_torch_archs,
     require_covered_targets,
 )
 from tasks.knowledge.machine_code_rules import (
@@ -52,14 +50,17 @@ def code(targets: set[Arch], ptx: bool) -> MachineCode:
 
 
 def test_arch_list_is_sorted_without_duplicates() -> None:
-    assert format_extension_archs(KNOWLEDGE, "2.15", archs("12.0 8.9 12.0")) == "8.9;12.0"
-    assert format_torch_cmake_archs(KNOWLEDGE, "2.15", archs("12.0f 9.0a 9.0")) == "9.0;9.0a;12.0f"
+    assert format_torch_archs(KNOWLEDGE, "2.15", archs("12.0 8.9 12.0")) == "8.9;12.0"
+    assert (
+        format_torch_archs(KNOWLEDGE, "2.15", archs("12.0f 9.0a 9.0"), cmake=True)
+        == "9.0;9.0a;12.0f"
+    )
 
 
 def test_ptx_is_added_to_highest_arch_without_suffix() -> None:
     mixed = archs("12.0a 12.0 8.9")
-    assert format_extension_archs(KNOWLEDGE, "2.15", mixed, ptx=True) == "8.9;12.0+PTX;12.0a"
-    assert format_torch_cmake_archs(KNOWLEDGE, "2.15", archs("10.0 9.0 12.0f"), ptx=True) == (
+    assert format_torch_archs(KNOWLEDGE, "2.15", mixed, ptx=True) == "8.9;12.0+PTX;12.0a"
+    assert format_torch_archs(KNOWLEDGE, "2.15", archs("10.0 9.0 12.0f"), ptx=True, cmake=True) == (
         "9.0;10.0+PTX;12.0f"
     )
     assert format_cmake_archs(mixed, ptx=True) == "89-real;120;120a-real"
@@ -68,8 +69,8 @@ def test_ptx_is_added_to_highest_arch_without_suffix() -> None:
 @pytest.mark.parametrize(
     "write",
     [
-        partial(format_extension_archs, KNOWLEDGE, "2.15"),
-        partial(format_torch_cmake_archs, KNOWLEDGE, "2.15"),
+        partial(format_torch_archs, KNOWLEDGE, "2.15"),
+        partial(format_torch_archs, KNOWLEDGE, "2.15", cmake=True),
         format_cmake_archs,
     ],
 )
@@ -111,7 +112,7 @@ def test_arch_unknown_to_extension_builder_is_refused_with_hint(
     torch: str, arch: str, todo: str
 ) -> None:
     with pytest.raises(KnowledgeError, match=f"torch {torch} does not accept {arch}") as caught:
-        format_extension_archs(KNOWLEDGE, torch, archs(arch))
+        format_torch_archs(KNOWLEDGE, torch, archs(arch))
     assert caught.value.hint == todo
 
 
@@ -129,7 +130,7 @@ def test_arch_unknown_to_extension_builder_is_refused_with_hint(
 )
 def test_arch_unknown_to_torch_cmake_is_refused_with_hint(torch: str, arch: str, todo: str) -> None:
     with pytest.raises(KnowledgeError, match=f"CMake code of torch {torch} does not") as caught:
-        format_torch_cmake_archs(KNOWLEDGE, torch, archs(arch))
+        format_torch_archs(KNOWLEDGE, torch, archs(arch), cmake=True)
     assert caught.value.hint == todo
 
 
@@ -139,20 +140,20 @@ def test_list_for_extension_builder_is_parsed_back(
 ) -> None:
     accepted = {arch for arch in targets if is_extension_arch_supported(KNOWLEDGE, torch, arch)}
     assume(accepted and (highest_plain(accepted) or not ptx))
-    text = format_extension_archs(KNOWLEDGE, torch, accepted, ptx)
-    assert parse_extension_archs(KNOWLEDGE, torch, text) == code(accepted, ptx)
+    text = format_torch_archs(KNOWLEDGE, torch, accepted, ptx)
+    assert parse_torch_archs(KNOWLEDGE, torch, text) == code(accepted, ptx)
     assert not re.search(r"f|^;|;$|;;", text)
     if targets != accepted:
         with pytest.raises(KnowledgeError):
-            format_extension_archs(KNOWLEDGE, torch, targets, ptx)
+            format_torch_archs(KNOWLEDGE, torch, targets, ptx)
 
 
 @given(release, some_archs, st.booleans())
 def test_list_for_torch_cmake_is_parsed_back(torch: str, targets: set[Arch], ptx: bool) -> None:
     accepted = {arch for arch in targets if is_cmake_arch_supported(KNOWLEDGE, torch, arch)}
     assume(accepted and (highest_plain(accepted) or not ptx))
-    text = format_torch_cmake_archs(KNOWLEDGE, torch, accepted, ptx)
-    assert parse_torch_cmake_archs(KNOWLEDGE, torch, f"{text}; ") == code(accepted, ptx)
+    text = format_torch_archs(KNOWLEDGE, torch, accepted, ptx, cmake=True)
+    assert parse_torch_archs(KNOWLEDGE, torch, f"{text}; ", cmake=True) == code(accepted, ptx)
 
 
 @given(some_archs, st.booleans())
@@ -167,8 +168,8 @@ def test_cmake_architectures_match_the_targets(targets: set[Arch], ptx: bool) ->
 @each_row(
     ("text", "what"),
     [
-        ("", "an empty arch list means the GPUs of the build machine"),
-        (" ", "an empty arch list means the GPUs of the build machine"),
+        ("", "the arch list is empty, which means the GPUs of the build machine"),
+        (" ", "the arch list is empty, which means the GPUs of the build machine"),
         ("9.0;", "empty item, on which torch's extension builder fails"),
         ("9.0;;12.0", "empty item"),
         ("9.0; 12.0", "empty item"),
@@ -188,22 +189,24 @@ def test_cmake_architectures_match_the_targets(targets: set[Arch], ptx: bool) ->
 )
 def test_user_list_without_explicit_archs_is_refused(text: str, what: str) -> None:
     with pytest.raises(KnowledgeError, match=re.escape(what)) as caught:
-        parse_extension_archs(KNOWLEDGE, "2.15.0", text)
+        parse_torch_archs(KNOWLEDGE, "2.15.0", text)
     assert caught.value.hint
 
 
 @pytest.mark.parametrize(("text", "meant"), [("sm_120", "12.0"), ("90a", "9.0a"), ("89", "8.9")])
 def test_spelling_of_another_tool_is_refused_with_the_right_one(text: str, meant: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
-        parse_extension_archs(KNOWLEDGE, "2.15.0", text)
+        parse_torch_archs(KNOWLEDGE, "2.15.0", text)
     assert caught.value.hint == f'write "{meant}"'
 
 
 def test_user_list_is_parsed_as_each_tool_parses_it() -> None:
     both = MachineCode(frozenset(archs("8.9 12.0")), frozenset(archs("8.9")))
-    assert parse_extension_archs(KNOWLEDGE, "2.7", "8.9+PTX 12.0") == both
-    assert parse_torch_cmake_archs(KNOWLEDGE, "2.7", " 8.9+PTX;\t12.0;; ") == both
-    assert parse_torch_cmake_archs(KNOWLEDGE, "2.9", "12.0f").cubins == frozenset(archs("12.0f"))
+    assert parse_torch_archs(KNOWLEDGE, "2.7", "8.9+PTX 12.0") == both
+    assert parse_torch_archs(KNOWLEDGE, "2.7", " 8.9+PTX;\t12.0;; ", cmake=True) == both
+    assert parse_torch_archs(KNOWLEDGE, "2.9", "12.0f", cmake=True).cubins == frozenset(
+        archs("12.0f")
+    )
 
 
 @pytest.mark.parametrize(
@@ -235,7 +238,7 @@ def test_machine_dependent_cmake_list_is_refused(text: str) -> None:
 
 
 def test_list_that_omits_a_target_is_refused() -> None:
-    held = parse_extension_archs(KNOWLEDGE, "2.15", "9.0;8.6")
+    held = parse_torch_archs(KNOWLEDGE, "2.15", "9.0;8.6")
     require_covered_targets(KNOWLEDGE, held, archs("8.9 9.0"), "9.0;8.6")
     with pytest.raises(KnowledgeError, match=r'"9.0;8.6" leaves out 12.0 of target.gpus'):
         require_covered_targets(KNOWLEDGE, held, archs("8.9 12.0"), "9.0;8.6")
@@ -286,7 +289,7 @@ def test_releases_accept_12_0_since_2_7_and_never_a_family_arch(torch: str) -> N
 def test_differences_between_both_parsers_are_respected(row: dict[str, Any], torch: str) -> None:
     if not re.fullmatch(r"\d+\.\d[af]?", row["input"]):
         with pytest.raises(KnowledgeError):
-            parse_extension_archs(KNOWLEDGE, torch, row["input"])
+            parse_torch_archs(KNOWLEDGE, torch, row["input"])
         return
     arch = Arch.parse_capability(row["input"])
     assert is_extension_arch_supported(KNOWLEDGE, torch, arch) is row["cpp_extension"]

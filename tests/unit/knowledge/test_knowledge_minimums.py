@@ -110,7 +110,7 @@ def test_version_less_precise_than_minimum_is_not_checked() -> None:
 
 def test_outdated_version_is_reported_with_minimum_and_hint() -> None:
     (finding,) = find_too_old_versions(KNOWLEDGE, CASES["gcc-min"][0])
-    assert finding.message == "GCC 9.2.1 with the sources of PyTorch 2.6.0, which need 9.3"
+    assert finding.what == "GCC 9.2.1 with the sources of PyTorch 2.6.0, which need 9.3"
     assert finding.level == "error"
     assert "g++ 9.3 or later" in finding.fix
     assert finding.status.startswith("verified")
@@ -119,7 +119,7 @@ def test_outdated_version_is_reported_with_minimum_and_hint() -> None:
 def test_outdated_tool_that_deps_installs_is_information() -> None:
     for name in ("cmake-min", "setuptools-min"):
         (finding,) = find_too_old_versions(KNOWLEDGE, CASES[name][0])
-        assert (finding.level, finding.fixed_by) == ("info", "deps")
+        assert (finding.level, finding.cured) == ("info", "deps")
 
 
 def test_unverified_minimum_is_no_error() -> None:
@@ -133,7 +133,7 @@ def test_gcc_refused_by_deps_is_an_error_here() -> None:
         error = [
             f
             for f in find_too_old_versions(KNOWLEDGE, old)
-            if f.level == "error" and "GCC" in f.message
+            if f.level == "error" and "GCC" in f.what
         ]
         least = find_compiler_limits(KNOWLEDGE, None, minor).gcc_min
         assert least == (release.gcc_min if error else ""), minor

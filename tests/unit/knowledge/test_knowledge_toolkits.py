@@ -143,7 +143,7 @@ def test_toolkit_accepts_compilers_up_to_a_limit() -> None:
         "13.5.37": (16, 22, (1920, 1960)),
     }.items():
         kit = find_toolkit(KNOWLEDGE, cuda)
-        assert (kit.gcc_max, kit.clang_max, kit.msvc) == limits
+        assert (kit.gcc_max, kit.clang_max, (kit.msvc_min, kit.msvc_below)) == limits
 
 
 def test_one_driver_branch_supports_a_cuda_major() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from tasks.doctor import tool_checks
+from tasks.doctor import machine_checks
 from tasks.doctor.host_facts import Tool
 from tasks.knowledge.package_managers import find_install_command, format_install_hint
 from tasks.system.hardware import operating_system
@@ -95,7 +95,7 @@ def test_doctor_shows_install_command_only_if_known(on_system: OnSystem) -> None
         there = replace(LINUX, git=Tool(), systems=systems)
         return next(
             one.todo
-            for one in tool_checks.check_build_tools(there, None, KNOWLEDGE)
+            for one in machine_checks.check_build_tools(there, None, KNOWLEDGE)
             if one.id == "git"
         )
 

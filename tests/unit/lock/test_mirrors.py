@@ -9,10 +9,10 @@ import pytest
 
 from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError
+from tasks.doctor import examine_host as judged
 from tasks.doctor import host_facts_io
-from tasks.doctor import network_checks as judged
 from tasks.doctor.examine_host import build_probe_request
-from tasks.doctor.host_facts import Connectivity, HostFacts
+from tasks.doctor.host_facts import HostFacts, RequiredUrl
 from tasks.knowledge.mirrors import DEFAULT_INDEX, apply_index_mirror, collect_mirror_replacements
 from tasks.lock.opened_profile_io import Profile
 from tasks.system.network import package_indexes
@@ -141,7 +141,7 @@ def test_doctor_probes_mirror_and_names_original(yard: Path) -> None:
     assert asked[f"{SJTU}/pypi/web/simple"] == DEFAULT_INDEX
     assert asked[f"{SJTU}/pytorch-wheels/cpu"] == "https://download.pytorch.org/whl/cpu"
     for answers, said in ((True, "answers"), (False, "does not answer")):
-        reach = Connectivity(judged.INDEX, TUNA, answers, instead_of=DEFAULT_INDEX)
+        reach = RequiredUrl(judged.INDEX, TUNA, answers, instead_of=DEFAULT_INDEX)
         looked: HostFacts = replace(LINUX, reach=(reach,))
         (found,) = (
             one for one in judged.check_network(looked, profile, KNOWLEDGE) if one.id == "index"

@@ -19,15 +19,12 @@ from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
 from tasks.core.errors import MissingToolError
 from tasks.core.model import Host, InstalledTorch, Interpreter
 from tasks.doctor import folder_facts_io, host_facts_io
-from tasks.doctor.examine_host import build_probe_request, check_host
+from tasks.doctor.examine_host import INDEX, build_probe_request, check_host
 from tasks.doctor.host_facts import (
     VARIABLES,
-    Connectivity,
-    Disk,
     InstalledExtension,
     Leftover,
     ProbeRequest,
-    Proxy,
     RequiredUrl,
     ShadowingTorch,
     Tool,
@@ -35,7 +32,6 @@ from tasks.doctor.host_facts import (
     VisualStudio,
 )
 from tasks.doctor.host_facts_io import read_host_facts
-from tasks.doctor.network_checks import INDEX
 from tasks.knowledge.gpus import NvidiaDriver
 from tasks.knowledge.mirrors import apply_mirror
 from tasks.system import files, git, process_group, shell
@@ -105,7 +101,7 @@ def test_world_writable_folders_are_found(tmp_path: Path, monkeypatch: pytest.Mo
     tools.chmod(0o1777)
     monkeypatch.setenv("PATH", f"{mine}:{tools}:.:{tmp_path / 'nowhere'}::bin")
     monkeypatch.setattr(folder_facts_io, "list_mounts", lambda: iter(()))
-    found = folder_facts_io.read_folder_facts(request_facts(root), frozenset({"trust"}))["exposed"]
+    found = folder_facts_io.find_unsafe_paths(request_facts(root))
     assert found == (
         UnsafePath("folder", str(root / "config")),
         UnsafePath("PATH", str(tools)),
@@ -120,10 +116,7 @@ def test_filesystem_without_owners_has_no_unsafe_paths(
     tmp_path.chmod(0o777)
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setattr(folder_facts_io, "list_mounts", lambda: iter([(tmp_path, "drvfs")]))
-    assert (
-        folder_facts_io.read_folder_facts(request_facts(tmp_path), frozenset({"trust"}))["exposed"]
-        == ()
-    )
+    assert folder_facts_io.find_unsafe_paths(request_facts(tmp_path)) == ()
 
 
 def test_gate_starts_no_slow_program_and_uses_no_network(
@@ -170,12 +163,10 @@ def test_stalled_resolver_does_not_block_doctor(
     monkeypatch.setattr(host_facts_io, "DEADLINE", 2.0)
     names = (*(f"slow{n}" for n in range(20)), "quick")
     urls = tuple(RequiredUrl(name, f"https://{name}.example/a") for name in names)
-    found = host_facts_io.start_network_probes(
-        request_facts(tmp_path, urls=urls), frozenset({"git-hosts"})
-    )()["reach"]
+    found = read_host_facts(request_facts(tmp_path, urls=urls), frozenset({"git-hosts"})).reach
     assert ended == []
     over.set()
-    assert [reach.subject for reach in found if reach.answers] == ["quick"]
+    assert [reach.subject for reach in found or () if reach.answers] == ["quick"]
 
 
 def test_name_resolution_runs_in_background(
@@ -209,23 +200,18 @@ def test_probed_hosts_have_no_passwords_and_follow_pip_index(
         RequiredUrl("a", "https://me:hunter2@git.example/a", optional=True),
     )
     wanted = frozenset[CheckId]({"index", "git-hosts"})
-    assert host_facts_io.start_network_probes(request_facts(tmp_path, urls=urls), wanted)()[
-        "reach"
-    ] == (
-        Connectivity(INDEX, "https://pypi.org/simple", answers=True),
-        Connectivity("a", "https://***@git.example/a", answers=True, optional=True),
+    asked = request_facts(tmp_path, urls=urls)
+    assert read_host_facts(asked, wanted).reach == (
+        RequiredUrl(INDEX, "https://pypi.org/simple", answers=True, usual=True),
+        RequiredUrl("a", "https://***@git.example/a", answers=True, optional=True),
     )
     conf = tmp_path / "pip.conf"
     conf.write_text("[global]\nindex-url = https://mirror.example/simple\n", encoding="utf-8")
     monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter([tmp_path / "none", conf]))
-    (found, _) = host_facts_io.start_network_probes(request_facts(tmp_path, urls=urls), wanted)()[
-        "reach"
-    ]
+    (found, _) = read_host_facts(asked, wanted).reach or ()
     assert found.url == "https://mirror.example/simple"
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:hunter2@env.example/simple")
-    (found, _) = host_facts_io.start_network_probes(request_facts(tmp_path, urls=urls), wanted)()[
-        "reach"
-    ]
+    (found, _) = read_host_facts(asked, wanted).reach or ()
     assert found.url == "https://***@env.example/simple"
 
 
@@ -234,7 +220,7 @@ def test_earlier_build_makes_hosts_optional(tmp_path: Path) -> None:
     there.touch()
     urls = (RequiredUrl("a", "https://git.example/a"),)
     given = request_facts(tmp_path, urls=urls, begun=(there,))
-    (found,) = host_facts_io.start_network_probes(given, frozenset({"git-hosts"}))()["reach"]
+    (found,) = read_host_facts(given, frozenset({"git-hosts"})).reach or ()
     assert found.optional
 
 
@@ -242,8 +228,9 @@ def test_proxies_are_reported_without_passwords(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("https_proxy", "http://me:hunter2@proxy.example:3128")
     monkeypatch.setenv("all_proxy", "nonsense://")
     given = dict.fromkeys(["https_proxy", "all_proxy"])
-    found = [proxy for proxy in host_facts_io._read_proxies() if proxy.variable in given]
-    assert found == [Proxy("https_proxy", "proxy.example:3128"), Proxy("all_proxy", "")]
+    proxies = host_facts_io._read_proxies()
+    found = {name: proxies[name] for name in given}
+    assert found == {"https_proxy": "proxy.example:3128", "all_proxy": ""}
 
 
 def test_most_specific_mirror_is_probed() -> None:
@@ -262,7 +249,8 @@ def test_probe_request_covers_all_profile_needs(yard: Path) -> None:
     profile = opened(yard).opened
     assert profile
     found = build_probe_request(yard, profile.host, profile)
-    assert found.cxx == "g++-13"
+    assert found.deps
+    assert found.deps.cxx == "g++-13"
     assert [(url.subject, url.url, url.optional) for url in found.urls] == [
         (INDEX, "https://pypi.org/simple", False),
         ("PyTorch's tree", "https://m.example/pytorch/pytorch.git", False),
@@ -285,7 +273,7 @@ def test_folders_on_same_disk_are_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    found = folder_facts_io.read_folder_facts(request_facts(tmp_path), frozenset({"disk"}))["disks"]
+    found = list(folder_facts_io.list_disks(request_facts(tmp_path)))
     assert [disk.main_place for disk in found] == ["build"]
     assert found[0].path == str(tmp_path / "build" / "mine")
     assert found[0].free_mib > 0
@@ -322,10 +310,7 @@ def test_earlier_build_is_detected_and_left_alone(
     (foreign / "thesis.tex").touch()
     monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid == 4711)
     before = listing(tmp_path)
-    found = folder_facts_io.read_folder_facts(
-        request_facts(tmp_path, build=foreign), frozenset({"leftovers"})
-    )["leftovers"]
-    assert found == (
+    assert tuple(folder_facts_io.find_leftovers(request_facts(tmp_path, build=foreign))) == (
         Leftover("foreign", str(foreign)),
         Leftover("running", str(tmp_path / "build" / "one")),
         Leftover("killed", str(tmp_path / "build" / "two"), ("ninja",)),
@@ -369,10 +354,9 @@ def test_index_package_is_distinguished_from_local_file(tmp_path: Path) -> None:
     host = Host(
         "linux", "x86_64", Interpreter("/p", "3.12.1", InstalledTorch("2", None, str(torch)))
     )
-    given = request_facts(
-        tmp_path, host=host, build=tmp_path, distributions=("simple-knn", "gsplat")
-    )
-    assert tuple(host_facts_io._find_installed_extensions(given)) == (
+    sources = tuple((name, tmp_path) for name in ("simple-knn", "gsplat"))
+    given = request_facts(tmp_path, host=host, build=tmp_path, sources=sources)
+    assert host_facts_io._find_installed_extensions(given) == (
         InstalledExtension("simple-knn", "1.2", str(tmp_path), indexed=True),
         InstalledExtension("gsplat", "1.0", str(tmp_path), indexed=False),
     )
@@ -410,8 +394,8 @@ def test_missing_compiler_fact_repeats_search_error(
         raise MissingToolError("g++ is too new", hint="apt install g++-14")
 
     monkeypatch.setattr(toolchain, "choose_compilers", none)
-    found = host_facts_io.read_tool_facts(request_facts(tmp_path), frozenset({"compiler"}))
-    assert found["cxx"] == Tool(why="g++ is too new", todo="apt install g++-14")
+    found = read_host_facts(request_facts(tmp_path), frozenset({"compiler"}))
+    assert found.cxx == Tool(why="g++ is too new", todo="apt install g++-14")
 
 
 def test_visual_studio_is_read_from_vswhere(
@@ -448,9 +432,7 @@ def test_windows_sdk_requires_headers(tmp_path: Path) -> None:
 def test_only_checked_variables_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAX_JOBS", "4")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
-    assert host_facts_io.read_machine_facts(request_facts(tmp_path), frozenset())["environ"] == (
-        ("MAX_JOBS", "4"),
-    )
+    assert read_host_facts(request_facts(tmp_path), frozenset()).environ == {"MAX_JOBS": "4"}
 
 
 def test_unreadable_disks_are_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,10 +440,7 @@ def test_unreadable_disks_are_omitted(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError("stale")
 
     monkeypatch.setattr(shutil, "disk_usage", none)
-    found: tuple[Disk, ...] = folder_facts_io.read_folder_facts(
-        request_facts(tmp_path), frozenset({"disk"})
-    )["disks"]
-    assert found == ()
+    assert list(folder_facts_io.list_disks(request_facts(tmp_path))) == []
 
 
 def test_unreported_swap_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,9 +448,4 @@ def test_unreported_swap_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise RuntimeError("PdhAddEnglishCounterW failed. Performance counters may be disabled.")
 
     monkeypatch.setattr(psutil, "swap_memory", disabled)
-    assert (
-        host_facts_io.read_machine_facts(request_facts(tmp_path), frozenset({"swap"}))[
-            "memory"
-        ].swap_mib
-        is None
-    )
+    assert host_facts_io._measure_memory(request_facts(tmp_path)).swap_mib is None

@@ -19,7 +19,7 @@ from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Gpu, Host, InstalledToolkit, Interpreter
 from tasks.doctor.check_result import report_ok, report_warning
-from tasks.doctor.host_facts import Connectivity, Disk, HostFacts, Memory, ProbeRequest, Tool
+from tasks.doctor.host_facts import Disk, HostFacts, Memory, ProbeRequest, RequiredUrl, Tool
 from tasks.knowledge.gpus import NvidiaDriver
 from tasks.knowledge.resource_estimates import ALL_PLACES
 from tasks.lock.opened_profile_io import SelectedProfile
@@ -182,7 +182,7 @@ def test_ignored_problems_are_counted_and_listed_but_do_not_block(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = (Disk(ALL_PLACES, "/home/me", 100),)
-    away = (Connectivity("gsplat", "https://git.example/gsplat.git", answers=False),)
+    away = (RequiredUrl("gsplat", "https://git.example/gsplat.git", answers=False),)
     stub_host_probe(monkeypatch, cxx=Tool(), disks=small, reach=away)
     write(yard, f"{COMPILES}doctor: {{ignore: [disk, git-hosts]}}\n")
     with pytest.raises(TorchyardError) as error:
@@ -228,7 +228,7 @@ def test_table_fits_the_terminal_without_breaking_commands(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     name = "an-extension-with-a-very-long-name"
-    away = (Connectivity(name, f"https://git.example/{name}.git", answers=False),)
+    away = (RequiredUrl(name, f"https://git.example/{name}.git", answers=False),)
     stub_host_probe(monkeypatch, reach=away, cxx=Tool(), memory=Memory(8192, 8192, 4096, 0, 8))
     monkeypatch.setenv("COLUMNS", str(columns))
     write(yard, COMPILES)

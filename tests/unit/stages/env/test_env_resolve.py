@@ -13,8 +13,7 @@ from tasks.core.model import Arch, Layout
 from tasks.core.resolution import Resolution
 from tasks.knowledge.arch_lists import (
     format_cmake_archs,
-    format_extension_archs,
-    format_torch_cmake_archs,
+    format_torch_archs,
 )
 from tasks.settings.schema import Build, Settings
 from tasks.stages.env.environment_variables import resolve_environments
@@ -83,8 +82,8 @@ def job(**changes: Any) -> EnvJob:
 
 def lists(made: EnvJob) -> ArchLists:
     return ArchLists(
-        format_torch_cmake_archs(KNOWLEDGE, made.torch, made.targets, made.ptx),
-        format_extension_archs(KNOWLEDGE, made.torch, made.targets, made.ptx),
+        format_torch_archs(KNOWLEDGE, made.torch, made.targets, made.ptx, cmake=True),
+        format_torch_archs(KNOWLEDGE, made.torch, made.targets, made.ptx),
         format_cmake_archs(made.targets, made.ptx),
     )
 
