@@ -128,23 +128,9 @@ DoctorCheckName = Annotated[str, Meta(extra_json_schema={"enum": list(CHECK_IDS)
 CacheMode = Literal["auto", "ccache", "sccache", "off"]
 CacheUrl = Annotated[str, Meta(pattern=REMOTE_PATTERN)]
 DistributionMode = Literal["off", "distcc", "icecream"]
-ValidationCheckName = Literal[
-    "import",
-    "version",
-    "cuda",
-    "archs",
-    "machine_code",
-    "device",
-    "matmul",
-    "reduction",
-    "convolution",
-    "autograd",
-    "graph",
-    "speed",
-    "compile",
-    "nccl",
-    "extensions",
-]
+_TorchCheck = Literal["import", "version", "cuda", "archs", "machine_code", "device", "matmul"]
+_KernelCheck = Literal["reduction", "convolution", "autograd", "graph", "speed", "compile", "nccl"]
+ValidationCheckName = Literal[_TorchCheck, _KernelCheck, "extensions"]
 VariableName = Annotated[str, Meta(pattern=VARIABLE_PATTERN)]
 EnvironmentVariables = dict[VariableName, str]
 

@@ -11,7 +11,7 @@ from typing import Any
 from tasks.core.errors import TorchyardError
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog.anonymizer import Anonymizer
-from tasks.runlog.build_results import ManifestDocuments, collect_results, merge_run_outputs
+from tasks.runlog.build_results import ManifestDocuments, collect_results
 from tasks.runlog.perfetto_trace import build_trace
 from tasks.runlog.report_graphics import encode_embedded_json
 from tasks.runlog.report_page import build_page_values, format_headline, format_markdown
@@ -53,9 +53,7 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
         hosts,
     )
     anonymized = anonymizer.clean_value(chosen)
-    results = anonymizer.clean_value(
-        collect_results(merge_run_outputs(read_manifests(build), chosen), chosen)
-    )
+    results = anonymizer.clean_value(collect_results(read_manifests(build), chosen))
     title = format_headline(anonymized, is_run_active(records, chosen))
     comparison = compare_runs(anonymized, anonymizer.clean_value(other)) if other else None
     page = build_page_values(anonymized, title, results, comparison, newest=newest)
@@ -111,15 +109,11 @@ def _find_run(records: Path, name: str, runs: Iterator[Run], later: list[Run]) -
 
 def read_manifests(build: PurePath) -> ManifestDocuments:
     """Return the manifests in `build`; a missing, truncated or malformed manifest is {}."""
-    folder = Path(build)
-    names = ("source", "deps", "wheel", "validate")
-    source, deps, wheel, validation = (_read_manifest(folder / f"{name}.json") for name in names)
-    extensions = tuple(
-        _read_manifest(path)
-        for path in sorted((folder / "extensions").glob("*.json"))
-        if not path.name.endswith(".record.json")
-    )
-    return ManifestDocuments(source, deps, wheel, validation, extensions)
+    paths = {name: Path(build, f"{name}.json") for name in ("source", "deps", "wheel", "validate")}
+    for path in sorted(Path(build, "extensions").glob("*.json")):
+        if not path.name.endswith(".record.json"):
+            paths[f"extensions:{path.stem}"] = path
+    return {stage: _read_manifest(path) for stage, path in paths.items()}
 
 
 def _read_manifest(path: Path) -> Mapping[str, Any]:
