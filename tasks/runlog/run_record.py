@@ -63,6 +63,11 @@ class Edge:
     failed: bool = False
 
     @property
+    def name(self) -> str:
+        """Return the file name of the output."""
+        return re.split(r"[\\/]", self.output)[-1]
+
+    @property
     def seconds(self) -> float:
         """Return the duration in seconds."""
         return self.ended - self.began
