@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, convert, field, structs
 
 from tasks.settings import values
-from tasks.settings.compile_workers import find_distribution_mistake
+from tasks.settings.compile_workers import list_distribution_mistakes
 from tasks.settings.values import InvalidKeyError, Section
 
 
@@ -66,7 +66,7 @@ class Build(Section, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if mistake := find_distribution_mistake(self.distribute, self.hosts, self.cache):
+        for mistake in list_distribution_mistakes(self.distribute, self.hosts, self.cache):
             raise InvalidKeyError(*mistake)
 
 

@@ -161,7 +161,7 @@ def test_icecream_has_torch_and_an_extension_compiled_by_a_worker(
         sent = [run["workers"]["by_host"].get(worker.address, 0) for run in (compiled, built)]
         assert min(sent) > 0, out
         assert sum(sent) <= worker.compiled
-        assert f"icecc had {sent[0]} at {worker.address}, " in out
+        assert f"icecc distributed the compilations: {sent[0]} to {worker.address}, " in out
 
         code, out = yard.doit("build")
         assert code == 0, out
