@@ -111,7 +111,7 @@ def test_invalid_host_is_reported_with_line_or_variable(yard: Path) -> None:
         'build:\n  hosts: ["a/2",\n    "localhost/4"]\n', encoding="utf-8"
     )
     with pytest.raises(
-        SettingsError, match=r"^config/local\.yaml:3: build\.hosts\.1: this machine"
+        SettingsError, match=r"^config/local\.yaml:3: build\.hosts\.1: localhost"
     ):
         load_settings(config, "mine", {})
     (config / "local.yaml").unlink()

@@ -200,8 +200,10 @@ def test_unrelated_variables_are_ignored(config: Path) -> None:
         ),
         (
             {"TORCHYARD__PYTHON": "3.12", "torchyard__python": "3.13"},
-            "torchyard__python: this variable and another one set python\n"
-            "  → unset one of the two variables",
+            (
+                "torchyard__python: this variable and another one set python\n"
+                "  → unset one of the two variables"
+            ),
         ),
     ],
 )

@@ -178,11 +178,11 @@ def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message:
         ("{name: a, path: y, sdist: a==1}",
          "extensions.0: give at most one of git, path and sdist (found path and sdist)"),
         ("{name: a, sdist: torch-cluster}",
-         ('extensions.0.sdist: "torch-cluster" does not have the right form\n  → write the name and an '
-         'exact version, such as "torch-cluster==1.6.3"')),
+         ('extensions.0.sdist: "torch-cluster" does not have the right form\n  → write the name '
+         'and an exact version, such as "torch-cluster==1.6.3"')),
         ("{name: a, sdist: 'a>=1'}",
-         ('extensions.0.sdist: "a>=1" does not have the right form\n  → write the name and an '
-         'exact version, such as "torch-cluster==1.6.3"')),
+         ('extensions.0.sdist: "a>=1" does not have the right form\n  → write the name '
+         'and an exact version, such as "torch-cluster==1.6.3"')),
         ("{name: a/b, path: y}", ('extensions.0.name: "a/b" does not have the right form\n'
          '  → write letters, digits, ".", "_" and "-"')),
         ("{name: a, path: y, imports: [os; x]}",
