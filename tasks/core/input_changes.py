@@ -8,6 +8,7 @@ from tasks.core.errors import redact_secrets
 
 _MAX_VALUE_LENGTH = 60  # characters of a value
 _SOURCE_KEYS = ("ref", "sha256", "submodules", "patches")
+_EXTENSION_KEYS = (*_SOURCE_KEYS, "index", "subdirectory", "imports", "env", "includes")
 # The labels of a stage's inputs, by stage kind; "" has the labels for every kind. A setting has its
 # key in a profile as label, any other input a description. Changes are reported in this order
 INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
@@ -68,10 +69,7 @@ INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
     },
     "extensions": {
         **dict.fromkeys(("kind", "location"), "source"),
-        **{
-            key: key
-            for key in (*_SOURCE_KEYS, "index", "subdirectory", "imports", "env", "includes")
-        },
+        **{key: key for key in _EXTENSION_KEYS},
         "nvcc": "nvcc options",
         "requires": "requires",
         "label": "CUDA and targets",
