@@ -23,7 +23,7 @@ class ValueChange:
 
 
 def convert_to_json(value: Any) -> Json:
-    """Convert dataclasses, tuples, mappings, sets and paths to JSON values, else raise `TypeError`."""
+    """Convert dataclasses, tuples, mappings, sets and paths to JSON, else raise `TypeError`."""
     match value:
         case None | bool() | int() | float() | str():
             return value

@@ -69,7 +69,7 @@ def quote_posix(text: str) -> str:
 
 
 def check_posix_name(text: str) -> str:
-    """Return `text`, or raise `TorchyardError` if no POSIX shell can set a variable of this name."""
+    """Return `text`, or raise `TorchyardError` if a POSIX shell cannot set such a variable."""
     if text in _RESERVED_NAMES:
         raise TorchyardError(
             f"bash, dash or zsh reserves the variable {text}, so that no script can set it",
