@@ -224,7 +224,7 @@ class RunRecorder:
         self._write_event("sample", stage=stage, **run_record.build_sample_event(progress))
 
     def record_edges(self, found: Iterable[Edge]) -> None:
-        """Record the edges of the running stage, whose times are those of the monotonic clock."""
+        """Record edges of the running stage, with times of the monotonic clock."""
         entries = (run_record.build_edge_entry(one, self.started) for one in found)
         while part := list(islice(entries, _EDGES_PER_LINE)):
             self._write_event("edges", stage=output.read_output_stage(), edges=part)

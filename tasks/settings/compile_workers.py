@@ -6,11 +6,9 @@ Sources: distcc(1) 3.4; README.md of icecream 1.4.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
-
-from tasks.core.model import Json
 
 DistributorKind = Literal["off", "distcc", "icecream"]
 
@@ -82,24 +80,6 @@ class DistributionSettings:
     script: str = ""
 
 
-@dataclass(frozen=True)
-class CompilationCounts:
-    """The number of compilations by host. `LOCAL_MACHINE` is one of the hosts."""
-
-    by_host: Mapping[str, int] = field(default_factory=dict)
-
-    def build_record_entry(self, kind: DistributorKind) -> dict[str, Json]:
-        """Return the counts as an entry of a run record."""
-        return {"kind": kind, "by_host": dict(self.by_host)}
-
-    def format_summary(self, kind: DistributorKind) -> str:
-        """Return the counts as a sentence."""
-        counts = sorted(self.by_host.items())
-        parts = [f"{count} to {name}" for name, count in counts if name != LOCAL_MACHINE]
-        parts.append(f"{self.by_host.get(LOCAL_MACHINE, 0)} to this machine")
-        return f"{DISTRIBUTOR_PROGRAMS[kind]} distributed the compilations: {', '.join(parts)}"
-
-
 def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
     """Parse an entry of build.hosts. Raises `ValueError` if it is invalid."""
     match = _WORKER_TEXT.fullmatch(text)
@@ -168,8 +148,8 @@ def build_distcc_variables(
     return {"DISTCC_HOSTS": " ".join([local_options, *(worker.distcc_host for worker in workers)])}
 
 
-def count_compilations(kind: DistributorKind, log: Iterable[str]) -> CompilationCounts:
-    """Count compilations by host from the log that distcc or icecream wrote."""
+def count_compilations(kind: DistributorKind, log: Iterable[str]) -> Counter[str]:
+    """Count the compilations in the log of distcc or icecream by host, which can be "here"."""
     counts: Counter[str] = Counter()
     for line in log:
         if kind == "distcc" and (match := _DISTCC_COMPILED.search(line)):
@@ -180,7 +160,14 @@ def count_compilations(kind: DistributorKind, log: Iterable[str]) -> Compilation
             counts[match["where"]] += 1
         elif kind == "icecream" and _ICECC_LOCAL.search(line):
             counts[LOCAL_MACHINE] += 1
-    return CompilationCounts(counts)
+    return counts
+
+
+def format_compilation_counts(kind: DistributorKind, by_host: Mapping[str, int]) -> str:
+    """Return the number of compilations on each host as a sentence."""
+    parts = [f"{by_host[host]} to {host}" for host in sorted(by_host) if host != LOCAL_MACHINE]
+    parts.append(f"{by_host.get(LOCAL_MACHINE, 0)} to this machine")
+    return f"{DISTRIBUTOR_PROGRAMS[kind]} distributed the compilations: {', '.join(parts)}"
 
 
 def find_worker_names(settings: Mapping[str, Any]) -> tuple[str, ...]:

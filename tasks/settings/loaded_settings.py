@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tasks.core.canonical_json import mask_secrets
 from tasks.core.errors import TorchyardError, is_secret_name, redact_secrets
 from tasks.settings.schema import Settings
-from tasks.settings.values import Section, dump_section
+from tasks.settings.values import dump_value
 
 # "torch.version", "extensions.1 (mine).path" or "extensions (mine).after"
 _SETTING_KEY = re.compile(
@@ -93,19 +94,7 @@ def find_setting_value(settings: Settings, key: str) -> Any:
         part, _, rest = rest.partition(".")
         value = getattr(value, part)
     # The keys inside a mapping (source.mirrors) can contain dots themselves
-    return _mask_value(key, value[rest] if rest else value)
-
-
-def _mask_value(key: str, value: Any) -> Any:
-    if is_secret_name(key.rpartition(".")[2]):
-        return "***"
-    if isinstance(value, Section):
-        value = dump_section(value, with_defaults=False)
-    if isinstance(value, tuple | list):
-        return [_mask_value(key, item) for item in value]
-    if isinstance(value, dict):
-        return {name: _mask_value(name, item) for name, item in value.items()}
-    return redact_secrets(value) if isinstance(value, str) else value
+    return mask_secrets(dump_value(value[rest] if rest else value), key)
 
 
 def mask_settings_text(text: str) -> list[str]:

@@ -5,7 +5,7 @@ made here. The plan makes those that need facts about GPUs, toolkits or this hos
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, convert, field, structs
@@ -370,12 +370,6 @@ class Notify(Section, frozen=True):
     in its environment."""
 
 
-def _require_distinct(key: str, names: Iterable[str]) -> None:
-    for name, times in Counter(names).items():
-        if times > 1:
-            raise InvalidKeyError((key,), f'the name "{name}" is used twice')
-
-
 class Settings(Section, frozen=True):
     """Everything that can be asked for."""
 
@@ -412,14 +406,16 @@ class Settings(Section, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        extensions = [_expand_extension_name(item) for item in self.extensions]
+        items: tuple[Any, ...] = self.extensions
+        extensions = [
+            Extension(name=item, set_keys=("name",)) if isinstance(item, str) else item
+            for item in items
+        ]
         structs.force_setattr(self, "extensions", tuple(extensions))
-        _require_distinct("companions", self.companions)
-        _require_distinct("extensions", (extension.name for extension in extensions))
-
-
-def _expand_extension_name(item: Any) -> Any:
-    return Extension(name=item, set_keys=("name",)) if isinstance(item, str) else item
+        lists = {"companions": self.companions, "extensions": [one.name for one in extensions]}
+        for key, names in lists.items():
+            if repeated := [name for name, count in Counter(names).items() if count > 1]:
+                raise InvalidKeyError((key,), f'the name "{repeated[0]}" is used twice')
 
 
 def parse_settings(given: Mapping[str, Any]) -> Settings:

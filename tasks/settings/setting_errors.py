@@ -130,7 +130,7 @@ def _is_section(annotation: Any) -> bool:
 
 def _describe_wrong_value(value: Any, variants: Sequence[Any]) -> tuple[str, str]:
     expected = f"write {' or '.join(dict.fromkeys(map(_describe_type, variants)))}"
-    shown = format_yaml_value(value)
+    shown = _format_yaml_value(value)
     if value is None:
         return "it has no value", f"{expected}, or leave the key out"
     if isinstance(value, str):
@@ -159,20 +159,17 @@ def _describe_type(annotation: Any) -> str:
     return names.get(annotation, lists)
 
 
-def format_yaml_value(value: Any) -> str:
-    """Return a value as YAML writes it, but a mapping or list only as `a mapping` or `a list`."""
+def _format_yaml_value(value: Any) -> str:
     match value:
         case YamlNumber():
             return value.text
-        case bool():
-            return "true" if value else "false"
         case str():
             return f'"{value}"'
         case Mapping():
             return "a mapping"
         case list() | tuple():
             return "a list"
-    return str(value)
+    return str(value).lower()
 
 
 def _describe_unknown_key(path: KeyPath, where: str) -> tuple[str, str]:

@@ -184,17 +184,19 @@ def list_fields(section: type[StrictModel]) -> Iterator[tuple[str, Any]]:
 def dump_section(section: StrictModel, *, with_defaults: bool = True) -> dict[str, Any]:
     """Return the keys and values of a section as plain data for JSON or YAML."""
     return {
-        key: _dump_value(value, with_defaults)
+        key: dump_value(value, with_defaults=with_defaults)
         for key, default in list_fields(type(section))
         if (value := getattr(section, key)) != default or with_defaults
     }
 
 
-def _dump_value(value: Any, with_defaults: bool) -> Any:
-    if isinstance(value, StrictModel):
-        return dump_section(value, with_defaults=with_defaults)
-    if isinstance(value, tuple):
-        return [_dump_value(item, with_defaults) for item in value]
-    if isinstance(value, dict):
-        return {key: _dump_value(item, with_defaults) for key, item in value.items()}
+def dump_value(value: Any, *, with_defaults: bool = False) -> Any:
+    """Return a value of the settings as plain data for JSON or YAML."""
+    match value:
+        case StrictModel():
+            return dump_section(value, with_defaults=with_defaults)
+        case tuple():
+            return [dump_value(item, with_defaults=with_defaults) for item in value]
+        case dict():
+            return {key: dump_value(value[key], with_defaults=with_defaults) for key in value}
     return value

@@ -66,7 +66,7 @@ def test_two_workers_share_the_objects_and_off_compiles_nothing_again(
     assert sum(by_host.values()) >= _MANY, out
     for one in workers:
         assert by_host[one.address] >= _MANY // 4, "both have their part"
-        assert f"{by_host[one.address]} at {one.address}" in out
+        assert f"{by_host[one.address]} to {one.address}" in out
     assert machine.last()["jobs"] > 4, "jobs of this machine and of both"
     assert not [item for item in machine.last()["objects"] if "peak_mib" in item]
     there, made = objects(machine), objects_made(machine)

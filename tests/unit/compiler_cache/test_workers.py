@@ -17,7 +17,6 @@ from tasks.runlog.anonymizer import Anonymizer
 from tasks.settings.compile_workers import (
     DISTRIBUTE_SCRIPT,
     DISTRIBUTE_VARIABLE,
-    CompilationCounts,
     DistributionSettings,
     DistributorKind,
     Worker,
@@ -25,6 +24,7 @@ from tasks.settings.compile_workers import (
     build_distribution_settings,
     count_compilations,
     find_worker_names,
+    format_compilation_counts,
     parse_worker,
 )
 from tasks.settings.layers_io import load_settings
@@ -110,13 +110,11 @@ def test_invalid_host_is_reported_with_line_or_variable(yard: Path) -> None:
     (config / "local.yaml").write_text(
         'build:\n  hosts: ["a/2",\n    "localhost/4"]\n', encoding="utf-8"
     )
-    with pytest.raises(
-        SettingsError, match=r"^config/local\.yaml:3: build\.hosts\.1: localhost"
-    ):
+    with pytest.raises(SettingsError, match=r"^config/local\.yaml:3: build\.hosts\.1: localhost"):
         load_settings(config, "mine", {})
     (config / "local.yaml").unlink()
     name = "TORCHYARD__BUILD__DISTRIBUTE"
-    with pytest.raises(SettingsError, match=rf"^{name}: build\.distribute: distcc needs"):
+    with pytest.raises(SettingsError, match=rf"^{name}: build\.distribute: distcc requires"):
         load_settings(config, "mine", {name: "distcc"})
 
 
@@ -131,8 +129,11 @@ def test_compilations_per_host_are_read_from_distcc_log() -> None:
         "distcc[11] compile d.cpp on 10.0.0.5:3632/4 failed",
     ]
     counts = count_compilations("distcc", log)
-    assert counts == CompilationCounts({"10.0.0.5": 1, "b": 1, "here": 1})
-    assert counts.format_summary("distcc") == "distcc distributed the compilations: 1 to 10.0.0.5, 1 to b, 1 to this machine"
+    assert counts == {"10.0.0.5": 1, "b": 1, "here": 1}
+    assert (
+        format_compilation_counts("distcc", counts)
+        == "distcc distributed the compilations: 1 to 10.0.0.5, 1 to b, 1 to this machine"
+    )
 
 
 def test_compilations_per_host_are_read_from_icecream_log() -> None:
@@ -142,7 +143,7 @@ def test_compilations_per_host_are_read_from_icecream_log() -> None:
         "ICECC[8] 2026-11-22 21:37:36: building myself, but telling localhost",
         "ICECC[9] 2026-11-22 21:37:56: neither -c nor -S argument, building locally",
     ]
-    assert count_compilations("icecream", log) == CompilationCounts({"10.0.0.5": 1, "here": 1})
+    assert count_compilations("icecream", log) == {"10.0.0.5": 1, "here": 1}
 
 
 def test_report_hides_worker_names() -> None:
