@@ -43,9 +43,8 @@ class BuildSnapshot:
 
     `limit_mib` and `available_mib` describe the tightest memory limit. `idle` is the number of jobs
     that can start without a new jobserver token, `most` the maximum number of jobs. `shown` has the
-    memory peaks of finished jobs by kind, the smallest first. `since_grant` is the time in seconds
-    since the last new token. `local` is the number of jobs that can run on this machine at once, 0
-    for all.
+    memory peaks of finished jobs by kind, sorted. `since_grant` is the time in seconds since the
+    last new token. `local` is the maximum number of jobs on this machine, 0 for no limit.
     """
 
     limit_mib: int

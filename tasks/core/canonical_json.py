@@ -48,10 +48,7 @@ def convert_to_redacted_json(value: Any) -> Json:
 
 
 def mask_secrets(value: Json, name: str = "") -> Json:
-    """Return the value with credentials and the values of secret names replaced by `***`.
-
-    `name` is the dotted key of the value.
-    """
+    """Replace credentials and the values of secret names; `name` is the dotted key of the value."""
     if is_secret_name(name.rpartition(".")[2]):
         return "***"
     match value:

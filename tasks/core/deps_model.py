@@ -105,10 +105,7 @@ class DepsManifest:
 
 @dataclass(frozen=True)
 class ToolchainStamps:
-    """The manifest toolchain.json: the size and modification time of each compiler, by path.
-
-    `files` also has a header of the Windows SDK. Only the `deps` stage reads this manifest.
-    """
+    """The manifest toolchain.json: size and modification time of compilers and SDK header, by path."""
 
     files: Mapping[str, str]
 

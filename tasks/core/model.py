@@ -1,7 +1,4 @@
-"""Define the immutable values that planning and building share.
-
-Paths are pure: a plan for Windows can be made and tested on Linux.
-"""
+"""Define the immutable values that planning and building share, with pure paths."""
 
 from __future__ import annotations
 

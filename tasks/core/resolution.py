@@ -36,10 +36,7 @@ class Combination:
 
 
 class UnsatisfiableError(SettingsError):
-    """Valid settings that this host or the known facts do not allow.
-
-    `hint` is shown if `tasks.planning.suggestions` finds no settings that work.
-    """
+    """Valid settings that this host or the known facts do not allow."""
 
 
 @dataclass(frozen=True)

@@ -160,10 +160,7 @@ def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iter
 
 
 def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], str] = str) -> str:
-    """Wrap the lines that are too wide, with the same indent, but no command on its own line.
-
-    `encode` returns a line as the output stream can show it.
-    """
+    """Wrap wide lines with the same indent, except a command on its own line."""
     lines: list[str] = []
     for line in text.split("\n"):
         encoded = encode(line)

@@ -1,7 +1,4 @@
-"""Remove tokens, home directories, user and host names, and mail addresses from a report.
-
-Generic names such as `root` or `runner` are kept: they identify nobody and are frequent in logs.
-"""
+"""Remove tokens, home directories, user and host names, and mail addresses from a report."""
 
 import dataclasses
 import re

@@ -42,10 +42,7 @@ class BuildResults:
 
 
 def collect_results(found: ManifestDocuments, run: Run) -> BuildResults:
-    """Return the results in the manifests. Results of earlier runs are marked as such.
-
-    A manifest in the record of `run` replaces a later version in `found`.
-    """
+    """Return the results in the manifests of `found`, or in later ones in the record of `run`."""
     recorded = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
     manifests = {"deps": {}, "wheel": {}, "validate": {}, **found, **recorded}
     deps, validation = manifests["deps"], manifests["validate"]

@@ -70,10 +70,7 @@ class MemoryMonitor:
                     self._over.set()
 
     def read_kill_counts(self) -> dict[Path, int]:
-        """Return how many processes the kernel killed for lack of memory, by counter file.
-
-        The system and each control group have a counter; those of v1 do not count child groups.
-        """
+        """Return how many processes the kernel killed for lack of memory, by counter file."""
         counts = {}
         files = (group.folder / _OOM_COUNTER_FILES[group.version] for group in self._groups)
         for file in (*files, self.proc / "vmstat"):

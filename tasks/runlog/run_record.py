@@ -1,7 +1,4 @@
-"""Parse the record of a run and build its events.
-
-The parsers accept any value in a field: the record may be damaged or written by another tool.
-"""
+"""Parse the record of a run, which may be damaged, and build its events."""
 
 import json
 import math

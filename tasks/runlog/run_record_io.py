@@ -291,10 +291,7 @@ _active_recorders: list[RunRecorder] = []
 
 
 def record_edges(found: Iterable[Edge]) -> None:
-    """Record the edges of the running stage in the active record, if any.
-
-    An exception raised by `found` causes only a warning: it must not hide why a build failed.
-    """
+    """Record the edges of the running stage in the active record; any error is only a warning."""
     try:
         for record in _active_recorders:
             record.record_edges(found)

@@ -1,8 +1,4 @@
-"""Convert the URL of a remote compiler cache to the variables of ccache and sccache.
-
-Sources: ccache's doc/manual.adoc, "Remote storage backends" (4.7); sccache's docs/Redis.md,
-Webdav.md and S3.md (0.15).
-"""
+"""Convert the URL of a remote compiler cache to the variables of ccache 4.7 and sccache 0.15."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,11 +60,7 @@ def build_cache_variables(kind: str, version: str, url: str) -> dict[str, str]:
 
 
 def explain_unsupported_url(kind: str, features: str, url: str) -> str:
-    """Return why a cache of this kind cannot use the URL, "" if it can.
-
-    `features` is the feature list that ccache reports. With an unsupported URL, ccache fails every
-    compilation.
-    """
+    """Return why this kind of cache cannot use the URL, "" if it can. `features` are ccache's."""
     scheme = urlsplit(url).scheme
     if kind == "ccache" and f"{scheme}-storage" not in features.split():
         return f"ccache does not support {scheme} here: set build.cache: sccache, or another URL"

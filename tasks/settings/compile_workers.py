@@ -1,7 +1,4 @@
-"""Parse the workers of distributed compilation and build the variables of distcc and icecream.
-
-Sources: distcc(1) 3.4; README.md of icecream 1.4.
-"""
+"""Parse the workers of distributed compilation, by distcc 3.4 or icecream 1.4."""
 
 import re
 from collections import Counter

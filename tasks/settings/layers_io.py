@@ -1,7 +1,4 @@
-"""Load layered settings: default.yaml, the profile, local.yaml, the environment and a matrix entry.
-
-The matrix entry is chosen with `profile=NAME@ENTRY`.
-"""
+"""Load layered settings: default.yaml, the profile, local.yaml, the environment, a matrix entry."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,11 +24,7 @@ def list_profiles(config: Path) -> tuple[str, ...]:
 def load_settings(
     config: Path, profile: str, environ: Mapping[str, str], local: str | None = None
 ) -> LoadedSettings:
-    """Read and validate the settings of a profile.
-
-    `local` is the text to use for local.yaml, None to read the file. Raises `SettingsError` with
-    the file, line, dotted key and a hint.
-    """
+    """Read and validate the settings of a profile. `local` replaces the text of local.yaml."""
     name, separator, entry = profile.partition("@")
     merged: Tree = {}
     warnings: list[str] = []

@@ -98,10 +98,7 @@ def find_setting_value(settings: Settings, key: str) -> Any:
 
 
 def mask_settings_text(text: str) -> list[str]:
-    """Return the lines of a settings file without secrets, also if the file is not valid YAML.
-
-    The value of a key with a secret name is masked, also in the more deeply indented lines below.
-    """
+    """Return the lines of a settings file, which may be invalid YAML, with secret values masked."""
     lines, depth = [], -1
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip(" "))

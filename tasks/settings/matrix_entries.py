@@ -36,10 +36,7 @@ def split_profile_name(profile: str) -> tuple[str, str]:
 
 
 def expand_matrix(matrix: Matrix) -> dict[str, MatrixEntry]:
-    """Return every matrix entry by name, in the order of the axes.
-
-    Raises `SettingsError` if two entries would have the same name.
-    """
+    """Return every matrix entry by name, in the order of the axes, or raise `SettingsError`."""
     entries = list(_apply_includes(matrix))
     unique_entries = [dict(items) for items in dict.fromkeys(tuple(one.items()) for one in entries)]
     named_entries = [(_format_entry_name(entry), entry) for entry in unique_entries if entry]

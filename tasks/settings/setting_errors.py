@@ -38,10 +38,7 @@ class Problem:
 
 
 def explain_invalid_settings(values: Mapping[str, Any], tree: Tree, error: str) -> SettingsError:
-    """Return the main problem of the first wrong key; the hint lists the other wrong keys.
-
-    `error` is the message if no problem is found.
-    """
+    """Return the main problem of the first wrong key; the hint lists the other wrong keys."""
     problems = list(find_problems(values, Settings)) or [Problem((), values, error)]
     # The main problem is a YAML number, else an unknown key, else the most deeply nested problem
     problem = max(

@@ -64,10 +64,7 @@ _EXAMPLE_SHA256 = "0" * 64
 
 @dataclass(frozen=True)
 class SettingExample:
-    """An example `value`, and the `stages` that run again if the setting changes.
-
-    `required_keys` are other keys of the section that the setting needs to be valid.
-    """
+    """An example `value`, the other keys that it requires, and the stages that a change runs again."""
 
     value: Any
     stages: tuple[str, ...] = ()
