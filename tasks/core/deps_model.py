@@ -105,7 +105,7 @@ class DepsManifest:
 
 @dataclass(frozen=True)
 class ToolchainStamps:
-    """The manifest toolchain.json: size and modification time of compilers and SDK header, by path."""
+    """The manifest toolchain.json: size and time of each compiler and of an SDK header, by path."""
 
     files: Mapping[str, str]
 

@@ -85,6 +85,11 @@ class Progress:
         """Return the estimated time, such as `31 min left`, "" without an estimate."""
         return f"{format_rough_duration(self.eta)} left" if self.eta is not None else ""
 
+    @property
+    def without_activity(self) -> Self:
+        """Return this progress without the running jobs."""
+        return replace(self, at_work=BuildActivity())
+
     def advance_time(self, seconds: float) -> Self:
         """Return this progress `seconds` later. The estimate is removed once it has run out."""
         eta = self.eta - seconds if self.eta is not None and seconds < self.eta else None

@@ -40,7 +40,7 @@ def is_requirement_applicable(
 def select_applicable_requirements(
     requires: Iterable[Requirement], system: Literal["linux", "windows"], machine: str = ""
 ) -> list[Requirement]:
-    """Return the requirements for the running Python on `system` and an ELF `machine` ("": this one)."""
+    """Return the requirements whose markers hold for `system` and for `machine`, an ELF name."""
     markers = _SYSTEM_MARKERS[system] | _MACHINE_MARKERS.get(machine, {})
     return [one for one in requires if is_requirement_applicable(one, markers)]
 

@@ -1,12 +1,16 @@
 """Wrap and lay out text for a terminal, without breaking a word, so that a path can be copied."""
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tasks.core.build_activity import BuildActivity, HeavyJob, SlowOutput
-from tasks.core.ninja_progress import Progress
+if TYPE_CHECKING:
+    from tasks.core.build_activity import BuildActivity, HeavyJob, SlowOutput
+    from tasks.core.ninja_progress import Progress
 
 _BAR_COLUMNS = (5, 24)  # minimum and maximum width of a bar
 _MIN_NAME_COLUMNS = 7  # minimum width of a name that is still useful
@@ -50,7 +54,7 @@ def format_progress_lines(
         activity = progress.stall_message or _format_activity(at_work, width, glyphs)
         details = filter(None, (glyphs.between.join(at_work.counts), activity))
         lines = [fit_columns(f"{_DETAIL_INDENT}{row}", columns, glyphs) for row in details]
-        progress = replace(progress, at_work=BuildActivity())
+        progress = progress.without_activity
     return "\n".join([format_progress_line(head, text, progress, columns, glyphs), *lines])
 
 
