@@ -149,10 +149,7 @@ def wrap_text(text: str, columns: int) -> list[str]:
 
 
 def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iterator[str]:
-    """Yield lines with `key` at the start and `text` from the column `indent` on.
-
-    A narrow terminal reduces the indent. A key that is wider than the indent gets its own line.
-    """
+    """Yield lines with `key` at the start and `text` from the column `indent` on."""
     if not (key and measure_columns(key) <= indent and indent + measure_columns(text) <= columns):
         indent = min(indent, max(columns - MIN_TEXT_COLUMNS, 0))
     first_line, *other_lines = wrap_text(text, columns - indent)

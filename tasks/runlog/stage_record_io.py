@@ -39,11 +39,7 @@ def write_stage_record(
 
 
 def find_rebuild_reasons(stage: Stage, explain: ChangeExplainer = lambda _: ()) -> tuple[str, ...]:
-    """Return the reasons why the stage must run again, () if its files show none.
-
-    The reasons are changed build inputs, else changed input manifests, else missing or changed
-    outputs. `explain` describes the changes in a manifest.
-    """
+    """Return the reasons why the stage must run again, () if its files show none."""
     if (last := read_last_record(stage)) is None:
         return ("first time",)
     inputs = canonical_json.convert_to_redacted_json(stage.fingerprint)

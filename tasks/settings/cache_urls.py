@@ -63,7 +63,7 @@ def explain_unsupported_url(kind: str, features: str, url: str) -> str:
     """Return why this kind of cache cannot use the URL, "" if it can. `features` are ccache's."""
     scheme = urlsplit(url).scheme
     if kind == "ccache" and f"{scheme}-storage" not in features.split():
-        return f"ccache does not support {scheme} here: set build.cache: sccache, or another URL"
+        return f"this ccache does not support {scheme}: set build.cache: sccache, or another URL"
     if kind == "sccache" and "|" in url:
         return "only ccache reads options after a |: remove them, or set build.cache: ccache"
     return ""

@@ -67,10 +67,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class DistributionSettings:
-    """The settings build.distribute and build.hosts, and the path of the script that distributes.
-
-    No fingerprint contains these settings, because they do not change the output.
-    """
+    """The settings build.distribute and build.hosts, and the path of the wrapper script."""
 
     kind: DistributorKind = "off"
     hosts: tuple[Worker, ...] = ()

@@ -39,10 +39,7 @@ def add_setting_location(loaded: LoadedSettings) -> Iterator[None]:
 
 
 def _find_setting_location(error: TorchyardError, loaded: LoadedSettings) -> tuple[str, str]:
-    """Return the key to report, and the file and line or the environment variable that sets it.
-
-    Both are "" if only defaults are involved or the error names no setting.
-    """
+    """Return the key to report and where it is set, both "" if only defaults are involved."""
     match = _SETTING_KEY.fullmatch(error.location)
     if match is None or match["list"] not in Settings.__struct_fields__:
         return "", ""

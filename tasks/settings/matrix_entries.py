@@ -1,9 +1,4 @@
-"""Expand a matrix as GitHub does, into entries with a name and the settings that each replaces.
-
-The entries are all combinations of the axes, without those that an `exclude` matches. An `include`
-is merged into the combinations whose axes it does not change; if none exists, it becomes an entry
-(docs.github.com, "Running variations of jobs in a workflow").
-"""
+"""Expand a matrix as GitHub does (docs.github.com, "Running variations of jobs in a workflow")."""
 
 import hashlib
 import re

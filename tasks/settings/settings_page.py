@@ -64,7 +64,7 @@ _EXAMPLE_SHA256 = "0" * 64
 
 @dataclass(frozen=True)
 class SettingExample:
-    """An example `value`, the other keys that it requires, and the stages that run after a change."""
+    """An example `value`, other keys that it requires, and the stages that run after a change."""
 
     value: Any
     stages: tuple[str, ...] = ()
