@@ -256,9 +256,9 @@ def distribute_compilations(
             with log_file.open(encoding="utf-8", errors="replace") as lines:
                 counts = compile_workers.count_compilations(kind, lines)
             log_file.unlink()  # it has 5 KB for each compilation
-            run_record_io.record_workers(counts.by_host)
-            print_line(counts.format_summary(kind))
-            distribution.noted = {"workers": counts.build_record_entry(kind)}
+            run_record_io.record_workers(counts)
+            print_line(compile_workers.format_compilation_counts(kind, counts))
+            distribution.noted = {"workers": {"kind": kind, "by_host": dict(counts)}}
 
 
 def write_wrapper_script(path: str) -> None:

@@ -7,12 +7,8 @@ from heapq import nlargest
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.core.text_formatting import (
-    format_duration,
-    format_gib,
-    format_rough_duration,
-    format_size,
-)
+from tasks.core import text_formatting
+from tasks.core.text_formatting import format_gib
 
 # `remote`: C or C++ that another machine compiles; this machine preprocesses and waits
 JobKind = Literal["c++", "cuda", "other", "remote"]
@@ -26,9 +22,9 @@ _CPP_SOURCE = re.compile(r"""\.(?:c|cc|cpp|cxx|C|mm|hip|S)(?=["'\s]|$)""")
 class Job:
     """A running Ninja command with its child processes.
 
-    `peak_mib` is the highest memory use seen so far. `expected_mib` is the peak in the last build,
-    0 if unknown. `age` is in seconds. `waits` is the time in seconds since the job was paused, 0 if
-    it runs.
+    `resident_mib` is the current memory use, `peak_mib` the highest so far, `expected_mib` the peak
+    in the last build, 0 if unknown. `age` is in seconds, and so is `waits`, the time since the job
+    was paused, 0 if it runs.
     """
 
     pid: int
@@ -47,9 +43,8 @@ class BuildSnapshot:
 
     `limit_mib` and `available_mib` describe the tightest memory limit. `idle` is the number of jobs
     that can start without a new jobserver token, `most` the maximum number of jobs. `shown` has the
-    memory peaks of finished jobs by kind, the smallest first. `since_grant` is the time in seconds
-    since the last new token. `local` is the number of jobs that can run on this machine at once, 0
-    for all.
+    memory peaks of finished jobs by kind, sorted. `since_grant` is the time in seconds since the
+    last new token. `local` is the maximum number of jobs on this machine, 0 for no limit.
     """
 
     limit_mib: int
@@ -84,11 +79,8 @@ def classify_command(command: str) -> JobKind:
 
 
 def classify_output(output: str) -> JobKind:
-    """Return the job kind of an output file, from the source suffix in the name (`Sort.cu.o`).
-
-    An object without a source suffix counts as C++.
-    """
-    source, suffix = output.rpartition(".")[::2]
+    """Return the job kind of an output file, from the source suffix in the name (`Sort.cu.o`)."""
+    source, _, suffix = output.rpartition(".")
     if suffix not in {"o", "obj"}:
         return "other"
     return classify_command(source if "." in source else f"{source}.cpp")
@@ -111,8 +103,9 @@ class HeavyJob:
     @property
     def summary(self) -> str:
         """Return `4.6 GiB 3 min`, or only the value that exceeds its threshold."""
-        memory = format_size(self.mib) if self.mib >= _HEAVY_THRESHOLDS[0] else ""
-        age = format_rough_duration(self.seconds) if self.seconds >= _HEAVY_THRESHOLDS[1] else ""
+        min_mib, min_seconds = _HEAVY_THRESHOLDS
+        memory = text_formatting.format_size(self.mib) * (self.mib >= min_mib)
+        age = text_formatting.format_rough_duration(self.seconds) * (self.seconds >= min_seconds)
         return f"{memory} {age}".strip()
 
 
@@ -126,7 +119,7 @@ class SlowOutput:
     @property
     def summary(self) -> str:
         """Return the compile time, such as `2 min 59 s`."""
-        return format_duration(self.seconds)
+        return text_formatting.format_duration(self.seconds)
 
     def __str__(self) -> str:
         return f"{self.name} {self.summary}"
@@ -174,12 +167,11 @@ class BuildActivity:
         return tuple(counts)
 
     def __str__(self) -> str:
-        heaviest = []
-        for job in self.heavy[:1]:
-            is_long = len(job.name) > _MAX_NAME_LENGTH
-            name = f"{job.name[: _MAX_NAME_LENGTH - 1]}…" if is_long else job.name
-            heaviest.append(f"{name} {job.summary}")
-        return ", ".join((*self.counts, *heaviest))
+        if not self.heavy:
+            return ", ".join(self.counts)
+        name = self.heavy[0].name
+        name = f"{name[: _MAX_NAME_LENGTH - 1]}…" if len(name) > _MAX_NAME_LENGTH else name
+        return ", ".join((*self.counts, f"{name} {self.heavy[0].summary}"))
 
 
 def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
@@ -192,10 +184,9 @@ def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
 
 def find_slowest_outputs(seconds: Mapping[str, float]) -> tuple[SlowOutput, ...]:
     """Return the three slowest outputs that took 30 s or more."""
-    slowest = nlargest(3, seconds.items(), key=lambda item: item[1])
-    return tuple(
-        SlowOutput(_find_name(path), took) for path, took in slowest if took >= _SLOW_SECONDS
-    )
+    slow = ((path, took) for path, took in seconds.items() if took >= _SLOW_SECONDS)
+    slowest = nlargest(3, slow, key=lambda item: item[1])
+    return tuple(SlowOutput(_find_name(path), took) for path, took in slowest)
 
 
 def _find_name(output: str) -> str:

@@ -1,7 +1,4 @@
-"""Convert values to canonical JSON, hash them, and find the differences between two values.
-
-The hash and the explanation of a change use the same value, so they always agree.
-"""
+"""Convert values to canonical JSON, hash them, and find the differences between two values."""
 
 import dataclasses
 import hashlib
@@ -18,7 +15,7 @@ ABSENT: Final = object()  # the value of a missing key
 
 @dataclasses.dataclass(frozen=True)
 class ValueChange:
-    """A changed value. `path` has the keys that lead to the value, at least one."""
+    """A changed value. `path` are the keys that lead to the value, at least one."""
 
     path: tuple[str, ...]
     before: Any
@@ -26,10 +23,7 @@ class ValueChange:
 
 
 def convert_to_json(value: Any) -> Json:
-    """Convert dataclasses, tuples, mappings, sets and paths to JSON values.
-
-    Raises `TypeError` for a type that has no JSON form.
-    """
+    """Convert dataclasses, tuples, mappings, sets and paths to JSON, else raise `TypeError`."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -47,19 +41,15 @@ def convert_to_json(value: Any) -> Json:
 
 
 def convert_to_redacted_json(value: Any) -> Json:
-    """Convert a value to JSON, with credentials redacted.
-
-    Stages are compared and reported in this form: a new token for the same index does not cause a
-    rebuild.
-    """
+    """Convert a value to JSON, with credentials redacted, so that a new token changes no stage."""
     text = json.dumps(convert_to_json(value), ensure_ascii=False)
     redacted: Json = json.loads(redact_secrets(text))
     return redacted
 
 
 def mask_secrets(value: Json, name: str = "") -> Json:
-    """Return the value with credentials and the values of secret names replaced by `***`."""
-    if is_secret_name(name):
+    """Replace credentials and the values of secret names; `name` is the dotted key of the value."""
+    if is_secret_name(name.rpartition(".")[2]):
         return "***"
     match value:
         case dict():

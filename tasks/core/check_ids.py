@@ -1,46 +1,15 @@
-"""List the names of the checks, which doctor.ignore accepts.
-
-This module imports no other module of torchyard.
-"""
+"""List the names of the checks, which doctor.ignore accepts."""
 
 from typing import Literal, get_args
 
-CheckId = Literal[
-    "settings",
-    "os",
-    "python",
-    "uv",
-    "git",
-    "compiler",
-    "visual-studio",
-    "windows-sdk",
-    "toolkit",
-    "torch-checks",
-    "submodules",
-    "conflicts",
-    "cards",
-    "targets",
-    "driver",
-    "cmake",
-    "ninja",
-    "known-bad",
-    "disk",
-    "filesystem",
-    "memory",
-    "swap",
-    "paths",
-    "long-paths",
-    "locale",
-    "variables",
-    "proxies",
-    "index",
-    "git-hosts",
-    "workers",
-    "leftovers",
-    "torch-shadow",
-    "names",
-    "trust",
-]
+_MachineCheck = Literal["settings", "os", "python", "uv", "git"]
+_ToolCheck = Literal["compiler", "visual-studio", "windows-sdk", "toolkit", "torch-checks"]
+_BuildCheck = Literal["submodules", "conflicts", "cards", "targets", "driver", "cmake", "ninja"]
+_DiskCheck = Literal["known-bad", "disk", "filesystem", "memory", "swap", "paths", "long-paths"]
+_HostCheck = Literal["locale", "variables", "proxies", "index", "git-hosts", "workers"]
+_FolderCheck = Literal["leftovers", "torch-shadow", "names", "trust"]
+# In the order in which `doit doctor` shows the checks
+CheckId = Literal[_MachineCheck, _ToolCheck, _BuildCheck, _DiskCheck, _HostCheck, _FolderCheck]
 
 CHECK_IDS: tuple[CheckId, ...] = get_args(CheckId)
 ALL_CHECK_IDS = frozenset(CHECK_IDS)
@@ -50,7 +19,6 @@ ALL_CHECK_IDS = frozenset(CHECK_IDS)
 GATE_CHECK_IDS: frozenset[CheckId] = frozenset(
     {
         *("os", "python", "git", "compiler", "toolkit", "cards", "driver"),
-        *("torch-checks", "submodules", "conflicts"),
-        *("known-bad", "disk", "memory", "paths"),
+        *("torch-checks", "submodules", "conflicts", "known-bad", "disk", "memory", "paths"),
     }
 )

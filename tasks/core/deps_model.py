@@ -1,4 +1,4 @@
-"""Define the job and the manifests of the deps stage."""
+"""Define the job and the manifests of the `deps` stage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,8 +7,7 @@ from typing import Literal
 
 from tasks.core.model import LockedPackages
 
-# The oldest accepted Ninja. 1.11.1 loops, 1.13.0 breaks link.exe's response files on Windows, and
-# releases before 1.13 do not support a jobserver (config/knowledge, windows notes)
+# Ninja 1.13.0 breaks link.exe's response files on Windows; older releases have no jobserver
 MIN_NINJA_VERSION = "1.13.1"
 
 
@@ -16,9 +15,9 @@ MIN_NINJA_VERSION = "1.13.1"
 class CompilerLimits:
     """The accepted versions of host compilers. None and "" mean no limit.
 
-    `gcc_max` and `clang_max` are major versions, inclusive. `msvc` is the lowest accepted _MSC_VER
-    and the first rejected one. These three are the limits of the CUDA toolkit `cuda` ("12.8", "" if
-    only a limit is known). `gcc_min` is the oldest GCC that the sources of PyTorch `torch` accept.
+    The CUDA toolkit `cuda` ("12.8", "" if unknown) accepts the major versions up to `gcc_max` and
+    `clang_max`, and an _MSC_VER from the first to below the second number in `msvc`. `gcc_min` is
+    the oldest GCC that the sources of PyTorch `torch` accept.
     """
 
     cuda: str = ""
@@ -31,10 +30,7 @@ class CompilerLimits:
 
 @dataclass(frozen=True)
 class Program:
-    """An installed program: absolute path, and version, "" if the program reports none.
-
-    `digest` is the digest of a compiler's file, "" for other programs.
-    """
+    """An installed program: its absolute path, its version and the digest of a compiler's file."""
 
     path: str
     version: str
@@ -45,9 +41,8 @@ class Program:
 class CudaHome:
     """A toolkit that nvcc, CMake and cpp_extension accept as CUDA_HOME.
 
-    `pins` are the exact requirements that installed the toolkit ("nvidia-cuda-nvcc==13.2.86"), and
-    constraints for every later install; empty for a system toolkit. `version` is the full version,
-    "13.2.86".
+    `version` is the full version, "13.2.86". `pins` are the exact requirements that installed the
+    toolkit ("nvidia-cuda-nvcc==13.2.86"). They constrain later installs; a system toolkit has none.
     """
 
     home: str
@@ -57,10 +52,7 @@ class CudaHome:
 
 @dataclass(frozen=True)
 class MsvcEnvironment:
-    """The environment of MSVC: variables with their values, and the folders to prepend to PATH.
-
-    `by` names the source of the environment, for messages.
-    """
+    """The environment of MSVC: its source `by`, variables, and folders to prepend to PATH."""
 
     by: str
     set: Mapping[str, str]
@@ -71,9 +63,8 @@ class MsvcEnvironment:
 class CompilerCache:
     """The manifest cache.json: the compiler cache that is used as compiler launcher.
 
-    The manifest is separate from deps.json so that a changed cache does not rebuild the extensions,
-    which read deps.json. `own` names the settings in the user's configuration of the cache
-    ("max_size").
+    If deps.json had it, a changed cache would rebuild the extensions. `own` names the settings in
+    the user's configuration of the cache ("max_size").
     """
 
     kind: Literal["ccache", "sccache", ""] = ""
@@ -89,8 +80,7 @@ class DepsManifest:
     `python` is the interpreter that torch is, or will be, installed for. `overlay` is a folder of
     build tools for an existing interpreter. `identity` changes when the environment is recreated,
     so that everything is installed again. The paths of `cc` and `cxx` are "" if no accepted
-    compiler was found and nothing is compiled. `msvc` is the environment that these compilers need
-    on Windows.
+    compiler was found and nothing is compiled. `msvc` is what these compilers need on Windows.
     """
 
     python: str
@@ -115,30 +105,24 @@ class DepsManifest:
 
 @dataclass(frozen=True)
 class ToolchainStamps:
-    """The manifest toolchain.json, which only the deps stage reads.
-
-    `files` has the size and modification time of each compiler and of a Windows SDK header, by
-    path.
-    """
+    """The manifest toolchain.json: size and time of each compiler and of an SDK header, by path."""
 
     files: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class DepsJob:
-    """The job of the deps stage.
+    """The job of the `deps` stage.
 
     `base` is the interpreter that the environment is created from; if `existing`, the interpreter
     that already has torch. `tools` and `toolkit_packages` are requirements. `toolkit_home` is the
-    folder of an installed toolkit. `cache` is the setting build.cache. `cache_package` is the
-    requirement that installs a compiler cache if none is installed, "" if none may be downloaded.
-    `launchers` has the compiler launchers that build.env sets, by variable.
+    folder of an installed toolkit. `cache_package` is the requirement that installs a compiler
+    cache if none is installed, "" if none may be downloaded. `launchers` has the compiler launchers
+    that build.env sets, by variable. `compiles` is True if a later stage needs a compiler.
 
-    `limits` are the compiler versions that the toolkit and the sources accept; of them, only
-    `gcc_max` is in the fingerprint of the stage. `compiles` says whether a later stage needs a
-    compiler. `locked` has the packages that torchyard.lock pins for the environment,
-    `locked_toolkit` those for `toolkit_folder`. Neither is in the fingerprint, because the
-    installed packages may already match them.
+    The fingerprint does not have `limits` (except `gcc_max`), and not the packages that
+    torchyard.lock pins, because the installed ones may already match: `locked` for the environment,
+    `locked_toolkit` for `toolkit_folder`.
     """
 
     base: str

@@ -1,8 +1,4 @@
-"""Define the exceptions of torchyard, and redact secrets in text.
-
-There is one class for each way to recover. A `TorchyardError` becomes a failed task (exit 1), a
-`SettingsError` a load failure (exit 3). Any other exception is a bug and keeps its traceback.
-"""
+"""Define the exceptions of torchyard, one class for each way to recover, and redact secrets."""
 
 import re
 from collections.abc import Mapping
@@ -34,9 +30,8 @@ _AUTH_HEADER = re.compile(
     {_SECRET_VALUE}""",
     re.IGNORECASE | re.VERBOSE,
 )
-# `"password": "a b"`, `HF_TOKEN=…`, `aws_secret_access_key = …`, `password: x`. "token" is also a
-# word of compilers and language models (`next_token = f()`, `max_tokens=4096`), and the text after
-# a colon can be a sentence about the variable.
+# `"password": "a b"`, `HF_TOKEN=…`, `aws_secret_access_key = …`, `password: x`, but not code such
+# as `next_token = f()` and `max_tokens=4096`, and not a sentence after a colon
 _SECRET_WORD = (
     r"(?:passw(?:or)?ds?|passphrase|secrets?|credentials?|(?:api|access)[_-]?keys?)(?:_\w+)?"  # noqa: S105
 )
@@ -85,31 +80,16 @@ def _redact_line(line: str) -> str:
     return line
 
 
-# Twice as fast as any(); nearly all lines contain none of these, so all are tested for each line.
+# Twice as fast as any(). Nearly all lines contain none of these, so each line is tested for all.
 def _has_token_prefix(line: str) -> bool:
-    return (
-        "hf_" in line
-        or "ghp_" in line
-        or "gho_" in line
-        or "ghu_" in line
-        or "ghs_" in line
-        or "ghr_" in line
-        or "github_pat_" in line
-        or "glpat-" in line
-        or "pypi-" in line
-        or "xox" in line
-        or "AKIA" in line
-    )
+    github = "ghp_" in line or "gho_" in line or "ghu_" in line or "ghs_" in line or "ghr_" in line
+    other = "github_pat_" in line or "hf_" in line or "glpat-" in line or "pypi-" in line
+    return github or other or "xox" in line or "AKIA" in line
 
 
 def _has_secret_word(low: str) -> bool:
-    return (
-        "token" in low
-        or "pass" in low
-        or "secret" in low
-        or "credential" in low
-        or ("key" in low and ("api" in low or "access" in low))
-    )
+    has_key = "key" in low and ("api" in low or "access" in low)
+    return has_key or "token" in low or "pass" in low or "secret" in low or "credential" in low
 
 
 OFFLINE_HINT = (
@@ -119,7 +99,7 @@ OFFLINE_HINT = (
 
 
 class TorchyardError(Exception):
-    """An error that the user can act on; the base class of all torchyard errors.
+    """An error that the user can act on, and the base class of all torchyard errors. Exit code 1.
 
     `message` says in one sentence what happened. `location` is a file with a dotted key, or a log
     with a line. `hint` is the next step, as a command if possible. Log diagnosis can add the
@@ -138,19 +118,15 @@ class TorchyardError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        text = f"{self.location}: {self.message}" if self.location else self.message
-        text = "\n".join([text, *(f"    {line}" for line in self.excerpt)])
-        if self.cause:
-            text = f"{text}\n  cause: {self.cause}"
-        if self.hint:
-            text = f"{text}\n  → {self.hint}"
-        if self.log:
-            text = f"{text}\n  the whole log: {self.log}"
-        return redact_secrets(text)
+        lines = [f"{self.location}: {self.message}" if self.location else self.message]
+        lines += [f"    {line}" for line in self.excerpt]
+        details = (("cause: ", self.cause), ("→ ", self.hint), ("the whole log: ", self.log))
+        lines += [f"  {label}{text}" for label, text in details if text]
+        return redact_secrets("\n".join(lines))
 
 
 class SettingsError(TorchyardError):
-    """Invalid or contradictory settings, found at load time without network access; exit 3."""
+    """Invalid or contradictory settings, found at load time without network access. Exit code 3."""
 
 
 class KnowledgeError(TorchyardError):
@@ -160,9 +136,8 @@ class KnowledgeError(TorchyardError):
 class CommandFailedError(TorchyardError):
     """The failure of a child process.
 
-    `exit_description` says how the process ended, but does not contain the first error. `output` is
-    the end of the process's output. `log_offset` is the byte in the log at which the output begins.
-    `parsed_log` is a `ParsedLog` (of tasks.diagnosis) with all relevant output.
+    `exit_description` says how the process ended. `output` is the end of its output, which begins
+    at the byte `log_offset` of the log. `parsed_log` is a `ParsedLog` of tasks.diagnosis.
     """
 
     exit_description = ""

@@ -1,8 +1,4 @@
-"""Describe the changed inputs of a stage in plain text.
-
-A setting is named by its key in a profile, any other input by a description. Changes are reported
-in the order of the labels, which puts causes before their effects.
-"""
+"""Describe the changed inputs of a stage in plain text, causes before their effects."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -11,15 +7,10 @@ from tasks.core.canonical_json import ABSENT, ValueChange
 from tasks.core.errors import redact_secrets
 
 _MAX_VALUE_LENGTH = 60  # characters of a value
-_SOURCE_TREE_LABELS = {
-    "kind": "source",
-    "location": "source",
-    "ref": "ref",
-    "sha256": "sha256",
-    "submodules": "submodules",
-    "patches": "patches",
-}
-# The labels of a stage's inputs, by stage kind; "" has the labels for every kind
+_SOURCE_KEYS = ("ref", "sha256", "submodules", "patches")
+_EXTENSION_KEYS = (*_SOURCE_KEYS, "index", "subdirectory", "imports", "env", "includes")
+# The labels of a stage's inputs, by stage kind; "" has the labels for every kind. A setting has its
+# key in a profile as label, any other input a description. Changes are reported in this order
 INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
     "": {"python": "Python", "cuda": "CUDA", "targets": "targets"},
     "deps": {
@@ -40,7 +31,8 @@ INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
         "launchers": "build.env",
     },
     "source": {
-        key: f"source.{key}" if word == key else word for key, word in _SOURCE_TREE_LABELS.items()
+        **dict.fromkeys(("kind", "location"), "source"),
+        **{key: f"source.{key}" for key in _SOURCE_KEYS},
     },
     "env": {
         "strategy": "torch.strategy",
@@ -66,10 +58,7 @@ INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
         "backend": "build.backend",
     },
     "wheel": {
-        "kind": "torch",
-        "requirement": "torch",
-        "release": "torch",
-        "version": "torch",
+        **dict.fromkeys(("kind", "requirement", "release", "version"), "torch"),
         "local": "local version",
         "local_is_whole": "wheel.local_version only",
         "index": "index",
@@ -79,12 +68,8 @@ INPUT_LABELS: Mapping[str, Mapping[str, str]] = {
         "wheelhouse": "wheelhouse",
     },
     "extensions": {
-        **_SOURCE_TREE_LABELS,
-        "index": "index",
-        "subdirectory": "subdirectory",
-        "imports": "imports",
-        "env": "env",
-        "includes": "includes",
+        **dict.fromkeys(("kind", "location"), "source"),
+        **{key: key for key in _EXTENSION_KEYS},
         "nvcc": "nvcc options",
         "requires": "requires",
         "label": "CUDA and targets",
@@ -106,14 +91,10 @@ _DERIVED_FROM = {"arch_lists": {"targets", "ptx"}}  # not reported if one of the
 
 
 def describe_input_changes(kind: str, changes: Iterable[ValueChange]) -> Iterator[str]:
-    """Return a line for each changed input of a stage of this `kind`.
-
-    If the job has an input "kind" and it changed (a folder became an archive), most inputs differ.
-    Then only inputs that exist before and after are reported.
-    """
+    """Return a line for each changed input of a stage of this `kind`."""
     items = list(changes)
     names = {change.path[0] for change in items}
-    if "kind" in names:
+    if "kind" in names:  # a folder became an archive: nearly all inputs were added or removed
         items = [item for item in items if ABSENT not in (item.before, item.after)]
     described = [item for item in items if not _DERIVED_FROM.get(item.path[0], set()) & names]
     return describe_changes(described, {**INPUT_LABELS[""], **INPUT_LABELS.get(kind, {})})
@@ -121,8 +102,7 @@ def describe_input_changes(kind: str, changes: Iterable[ValueChange]) -> Iterato
 
 def describe_changes(changes: Iterable[ValueChange], words: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each change, in the order of `words`: `cc: now gcc-14, was gcc-13`."""
-    order = list(words)
-    for change in sorted(changes, key=lambda one: (*order, one.path[0]).index(one.path[0])):
+    for change in sorted(changes, key=lambda one: (*words, one.path[0]).index(one.path[0])):
         yield redact_secrets(_format_change(change, words))
 
 

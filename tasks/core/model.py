@@ -1,9 +1,4 @@
-"""Define the immutable values that planning and building share.
-
-A `Stage` is one node of the plan. Its `job` is the argument of the stage's action. Its
-`fingerprint` holds every value whose change must rerun the stage, and nothing else. Paths are pure:
-a plan for Windows can be made and tested on Linux.
-"""
+"""Define the immutable values that planning and building share, with pure paths."""
 
 from __future__ import annotations
 
@@ -54,7 +49,7 @@ class Arch:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of this machine. `capability` is text, `12.0`."""
+    """A GPU of this machine, with its compute capability, such as `12.0`."""
 
     name: str
     capability: str
@@ -63,10 +58,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class InstalledToolkit:
-    """A CUDA toolkit on this machine: its CUDA_HOME and full version, `13.0.88`.
-
-    `asked` is True for the toolkit that toolkit.path names.
-    """
+    """A CUDA toolkit on this machine. `asked` is True for the one that toolkit.path names."""
 
     home: str
     version: str
@@ -119,11 +111,8 @@ class Host:
 
 
 def compute_build_folder(root: PurePath, profile: str) -> PurePath:
-    """Return the build directory of a profile or of a matrix entry (`NAME@ENTRY`).
-
-    The path contains no @, because package tools give it a special meaning.
-    """
-    return root / "build" / profile.replace("@", ".")
+    """Return the build directory of a profile or of a matrix entry (`NAME@ENTRY`)."""
+    return root / "build" / profile.replace("@", ".")  # @ is special in package tools
 
 
 def _below(folder: str, path: str) -> cached_property[PurePath]:
@@ -162,8 +151,8 @@ class Command:
     """A process to run, as an argument list and never as a shell string.
 
     `env` is the whole environment of the child. `step_name` names the step in messages ("install
-    torch"). `timeout` is in seconds. `encoding` is the encoding of the output. `serves` is True if
-    the command starts a server that outlives the run.
+    torch"). `timeout` is in seconds. `encoding` is that of the output. `serves` is True if the
+    command starts a server that outlives the run.
     """
 
     argv: tuple[str, ...]
@@ -192,8 +181,8 @@ CheckStatus = Literal["passed", "failed", "not run"]
 class ValidationResult:
     """The result of one check.
 
-    `detail` says what was found, or why the check did not run, `remedy` what to do. `cause` is the
-    slug of a known failure in failures.yaml, "" if none matches.
+    `detail` says what was found, or why the check did not run. `remedy` says what to do. `cause` is
+    the key of a known failure in failures.yaml, "" if none matches.
     """
 
     name: str
@@ -221,16 +210,15 @@ class Stage:
     """A stage of the plan, which becomes one doit task.
 
     `kind` is the package of the stage in tasks.stages; `run.run(job)` there runs the stage.
-    `fingerprint` holds every value whose change must run the stage again. `inputs` are manifests of
-    earlier stages. `outputs` are the manifests that the returned values are written to, in order;
-    if a file of `extra_outputs` is missing, the stage runs again.
+    `fingerprint` holds every value whose change must run the stage again, and nothing else.
+    `inputs` are manifests of earlier stages. `outputs` are the manifests that the returned values
+    are written to, in order; if a file of `extra_outputs` is missing, the stage runs again.
 
-    `uptodate_check` is for changes that neither fingerprint nor inputs show: with `stale`,
-    `up_to_date.is_stale(job)` is called (a changed extension folder, an upgraded compiler); with
-    `always`, the stage runs every time and returns identical outputs if nothing changed (a source
-    tree). `explain_changes.list_changes(job)` describes what changed in `explained_inputs`.
-    `optional_inputs` is a subset of `inputs`: the stage waits until the stages of these manifests
-    have ended, but also runs if they failed.
+    `uptodate_check` is for changes that neither fingerprint nor inputs show: `stale` calls
+    `up_to_date.is_stale(job)` (an upgraded compiler); `always` runs the stage every time, with
+    identical outputs if nothing changed (a source tree). `explain_changes.list_changes(job)`
+    describes what changed in `explained_inputs`. `optional_inputs` are the `inputs` that may be
+    missing: the stage waits for their stages to end, but also runs if they failed.
     """
 
     name: str
@@ -248,10 +236,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The stages of a run and the facts that are known before it.
-
-    `absent` maps each stage that the strategy leaves out to the reason.
-    """
+    """The stages of a run. `absent` has the reason for each stage that the strategy leaves out."""
 
     stages: tuple[Stage, ...]
     validate: Stage

@@ -1,15 +1,13 @@
 """Turn Ninja's `[n/m]` lines into progress, with an estimate of the time left.
 
 Ninja restarts its count after it regenerates its own build files, and lowers the total during a run
-when steps turn out to be up to date. The durations of steps differ a hundredfold, so estimates are
-coarse and start only after the time and steps in `_ESTIMATE_BASIS`.
+when steps turn out to be up to date.
 """
-
-from __future__ import annotations
 
 import re
 from collections import deque
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from tasks.core.build_activity import BuildActivity
 from tasks.core.text_formatting import format_rough_duration
@@ -71,12 +69,11 @@ class Progress:
 
     @property
     def stall_message(self) -> str:
-        """Describe a stall of two minutes or more, and its reason; "" if none exists."""
+        """Describe a stall of two minutes or more and its reason; "" without a stall."""
         if self.silent < _STALL_SECONDS or self.at_work.jobs == 0:
             return ""
-        shortage = self.at_work.memory_shortage
         text = f"no compiler has finished for {format_rough_duration(self.silent)}"
-        return f"{text}: {shortage}" if shortage else text
+        return ": ".join(filter(None, (text, self.at_work.memory_shortage)))
 
     @property
     def percent(self) -> int:
@@ -89,11 +86,11 @@ class Progress:
         return f"{format_rough_duration(self.eta)} left" if self.eta is not None else ""
 
     @property
-    def without_activity(self) -> Progress:
+    def without_activity(self) -> Self:
         """Return this progress without the running jobs."""
         return replace(self, at_work=BuildActivity())
 
-    def advance_time(self, seconds: float) -> Progress:
+    def advance_time(self, seconds: float) -> Self:
         """Return this progress `seconds` later. The estimate is removed once it has run out."""
         eta = self.eta - seconds if self.eta is not None and seconds < self.eta else None
         return replace(self, eta=eta, silent=self.silent + seconds)
@@ -115,8 +112,8 @@ class ProgressMeter:
     def read_line(self, line: str, now: float) -> Progress | None:
         """Return the progress after a step line, None for any other line.
 
-        `now` is in seconds of a monotonic clock. A Ninja run of a single step, such as CMake or the
-        install, does not count as progress.
+        `now` is in seconds of a monotonic clock. The line of a Ninja run with a single step, such
+        as CMake or the install, gives no progress.
         """
         step = parse_ninja_step(line)
         if not step or step.total < 2:
@@ -128,16 +125,13 @@ class ProgressMeter:
         self._total = total
         if not self._last or done > self._last[-1][1]:
             self._last.append((now, done))
-        return Progress(done, total, self._estimate_seconds_left(now, done))
-
-    def _estimate_seconds_left(self, now: float, done: int) -> float | None:
         seconds, steps = now - self._start[0], done - self._start[1]
         min_seconds, min_steps = _ESTIMATE_BASIS
-        if done == self._total or seconds < min_seconds or steps < min(min_steps, self._total / 4):
-            return None
+        if done == total or seconds < min_seconds or steps < min(min_steps, total / 4):
+            return Progress(done, total)
         recent_time, recent_count = self._last[0]
         recent_pace = (now - recent_time) / (done - recent_count)  # seconds a step
-        return (self._total - done) * (seconds / steps + recent_pace) / 2
+        return Progress(done, total, (total - done) * (seconds / steps + recent_pace) / 2)
 
 
 @dataclass

@@ -13,11 +13,14 @@ _SYSTEM_MARKERS = {
     "linux": {"os_name": "posix", "sys_platform": "linux", "platform_system": "Linux"},
     "windows": {"os_name": "nt", "sys_platform": "win32", "platform_system": "Windows"},
 }
-_ELF_MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}  # by ELF machine name
+_MACHINE_MARKERS = {
+    "EM_X86_64": {"platform_machine": "x86_64"},
+    "EM_AARCH64": {"platform_machine": "aarch64"},
+}
 
 
 def parse_requirements(lines: Iterable[str]) -> Iterator[Requirement]:
-    """Yield the parsed requirements, without those that are not valid under PEP 508."""
+    """Yield the parsed requirements, and skip those that PEP 508 does not allow."""
     for line in lines:
         with suppress(InvalidRequirement):
             yield Requirement(line)
@@ -28,23 +31,17 @@ def is_requirement_applicable(
 ) -> bool:
     """Return True if the requirement's marker holds, without extras or with one of `extras`.
 
-    Marker variables that are missing in `where` have the values of the Python that runs torchyard.
+    `where` has marker variables; the others are those of the Python that runs torchyard.
     """
     marker = requirement.marker
-    candidates = ("", *extras)
-    return marker is None or any(marker.evaluate({**where, "extra": extra}) for extra in candidates)
+    return marker is None or any(marker.evaluate({**where, "extra": one}) for one in ("", *extras))
 
 
 def select_applicable_requirements(
     requires: Iterable[Requirement], system: Literal["linux", "windows"], machine: str = ""
 ) -> list[Requirement]:
-    """Return the requirements whose markers hold on `system` with the running Python.
-
-    `machine` is an ELF machine name, by default the machine of this host.
-    """
-    markers = dict(_SYSTEM_MARKERS[system])
-    if machine in _ELF_MACHINES:
-        markers["platform_machine"] = _ELF_MACHINES[machine]
+    """Return the requirements whose markers hold for `system` and for `machine`, an ELF name."""
+    markers = _SYSTEM_MARKERS[system] | _MACHINE_MARKERS.get(machine, {})
     return [one for one in requires if is_requirement_applicable(one, markers)]
 
 
@@ -57,10 +54,7 @@ def parse_pinned_versions(packages: LockedPackages) -> dict[str, str]:
 def describe_version_mismatches(
     locked: LockedPackages, installed: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return a sentence for each locked package whose version in `installed` differs or is missing.
-
-    `installed` maps normalized names to versions.
-    """
+    """Return a sentence for each package that is not installed in the version of torchyard.lock."""
     return tuple(
         f"{name} {version} is locked, but {installed.get(name, 'no version')} is installed"
         for name, version in parse_pinned_versions(locked).items()

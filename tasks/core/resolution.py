@@ -9,12 +9,11 @@ from tasks.core.model import Arch, Host, Interpreter, Strategy, System
 
 @dataclass(frozen=True)
 class Combination:
-    """The versions of everything that a build combines.
+    """The versions of everything that a build combines; None means unknown.
 
-    None means unknown. `cuda` is the version of nvcc, in full if known. `msvc` is _MSC_VER
-    ("1944"), `msvc_tools` the version of the toolset ("14.44.35207"), `visual_studio` the version
-    of the installation ("17.14.36"); none of the three can be derived from another. `driver` is the
-    version of NVIDIA's driver ("580.65.06"). `extensions` says whether any CUDA extension is built.
+    `cuda` is the version of nvcc, in full if known. `msvc` is _MSC_VER ("1944"), `msvc_tools` the
+    version of the toolset ("14.44.35207"), `visual_studio` that of the installation ("17.14.36").
+    `driver` is NVIDIA's driver ("580.65.06"). `extensions` is True if a CUDA extension is built.
     """
 
     system: System | None = None
@@ -37,18 +36,12 @@ class Combination:
 
 
 class UnsatisfiableError(SettingsError):
-    """Valid settings that this host or the known facts do not allow.
-
-    `tasks.planning.suggestions` searches for settings that work; `hint` is shown if it finds none.
-    """
+    """Valid settings that this host or the known facts do not allow."""
 
 
 @dataclass(frozen=True)
 class ToolkitResolution:
-    """The CUDA toolkit to compile with; its provider is `none` if no CUDA code is compiled.
-
-    `home` is known for the providers `system` and `path`.
-    """
+    """The CUDA toolkit to compile with. `home` is known for the providers `system` and `path`."""
 
     provider: Literal["none", "system", "pypi", "path"]
     version: str = ""
@@ -61,10 +54,7 @@ class ToolkitResolution:
         return f"none: {self.why}" if self.provider == "none" else self.why
 
     def find_full_version(self, host: Host) -> str | None:
-        """Return the full version ("13.2.86") of an installed toolkit, or the release of any other.
-
-        None means that there is no toolkit.
-        """
+        """Return the version, in full ("13.2.86") if it is installed, None without a toolkit."""
         versions = {kit.home: kit.version for kit in host.toolkits if kit.home}
         return versions.get(self.home) or self.version or None
 
@@ -75,8 +65,7 @@ class Resolution:
 
     `torch` is the release without its local part. `cuda` is the CUDA release of torch ("13.2"),
     None for a CPU torch. `index` is the package index of a prebuilt torch, "" for the default
-    index. `extensions` says whether any extension or companion package is built against torch.
-    `machine` is the host's machine, as the system names it.
+    index. `extensions` is True if an extension or companion package is built against torch.
     """
 
     system: System
@@ -107,10 +96,7 @@ class Resolution:
         return ".".join([f"cu{self.cuda.replace('.', '')}", *archs])
 
     def build_combination(self, host: Host) -> Combination:
-        """Return the `Combination` of the versions that planning knows.
-
-        Callers add the versions of compilers, the driver and the like with `dataclasses.replace`.
-        """
+        """Return the `Combination` of the versions that planning knows, without compilers."""
         return Combination(
             system=self.system,
             cuda=self.toolkit.find_full_version(host),
@@ -125,14 +111,13 @@ class Resolution:
 def should_use_cuda_packages(choice: Resolution, setting: str) -> bool:
     """Return True if a torch built from source uses CUDA's libraries from NVIDIA's Python packages.
 
-    `setting` is wheel.cuda; auto follows the provider of the toolkit. Raises `SettingsError` if the
-    setting is `packages` and the system is not Linux.
+    `setting` is wheel.cuda. Raises `SettingsError` for `packages` on another system than Linux.
     """
     if choice.strategy != "source" or not choice.cuda:
         return False
     if setting == "packages" and choice.system != "linux":
         raise SettingsError(
-            "packages is for Linux: elsewhere torch does not look for CUDA in NVIDIA's packages",
+            "torch can use CUDA from NVIDIA's Python packages only on Linux",
             location="wheel.cuda",
             hint="set wheel.cuda: auto",
         )

@@ -43,9 +43,8 @@ def _require_name(
     return name
 
 
-# Names that bash, dash or zsh sets or treats specially on startup: an assignment is rejected or has
-# another meaning. From `readonly -p` and `typeset` of a newly started shell, zshparam(1), and
-# zsh/parameter in zshmodules(1)
+# Variables that bash, dash or zsh sets or treats specially on startup. From `readonly -p` and
+# `typeset` of a newly started shell, zshparam(1), and zsh/parameter in zshmodules(1)
 _RESERVED_NAMES_TEXT = """
 _ BASHOPTS BASHPID BASH_ARGC BASH_ARGV BASH_COMMAND BASH_LINENO BASH_SOURCE BASH_SUBSHELL
 BASH_VERSINFO DIRSTACK EUID FUNCNAME GROUPS LINENO PIPESTATUS PPID RANDOM SECONDS SHELLOPTS
@@ -70,7 +69,7 @@ def quote_posix(text: str) -> str:
 
 
 def check_posix_name(text: str) -> str:
-    """Return `text` if POSIX shells accept and do not reserve it as a variable name, else raise."""
+    """Return `text`, or raise `TorchyardError` if a POSIX shell cannot set such a variable."""
     if text in _RESERVED_NAMES:
         raise TorchyardError(
             f"bash, dash or zsh reserves the variable {text}, so that no script can set it",
@@ -121,7 +120,7 @@ _CMD_COMMENT_CHARACTERS = re.compile(r"[%!^&|<>\"~]")
 
 
 def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -> str:
-    """Return `set "NAME=value"`, also valid in parentheses or, if `delayed`, delayed expansion."""
+    """Return `set "NAME=value"` for a batch file, with delayed expansion if `delayed`."""
     line = f'set "{check_cmd_name(variable)}={quote_cmd(value, delayed=delayed)}'
     # 40 characters are left for text before it on the line; the delayed form is measured separately
     if len(line) + 40 > MAX_CMD_LINE:
@@ -131,35 +130,28 @@ def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -
 
 
 def quote_cmd(text: str, *, delayed: bool = False) -> str:
-    """Return `text`, escaped for cmd, with a closing quote. The caller writes the opening quote.
-
-    Quotes in `text` toggle quoting in cmd. Special characters outside of quotes get a caret.
-    """
+    """Return `text`, escaped for cmd, with a closing quote. The caller writes the opening quote."""
     if _CMD_LINE_ENDS.search(require_representable(text, _BATCH_FILE)):
         raise _build_value_error(text, _BATCH_FILE, "it has more than one line")
     if delayed and "!" in text:
         text = text.replace("^", "^^").replace("!", "^!")
     escaped, in_quotes = "", True
     for character in text.replace("%", "%%"):
-        in_quotes ^= character == '"'
+        in_quotes ^= character == '"'  # outside of quotes, special characters need a caret
         escaped += "^" * (not in_quotes and character in _CMD_SPECIAL_CHARACTERS) + character
     return escaped + ('"' if in_quotes else '^"')
 
 
 def check_cmd_name(text: str) -> str:
-    """Return `text` if cmd accepts it as a variable name, also in a `for` list, else raise."""
+    """Return `text`, or raise `TorchyardError` if it is no variable name for a cmd `for` list."""
     return _require_name(text, "cmd", SHELL_IDENTIFIER)
 
 
 def sanitize_cmd_comment(text: str) -> str:
-    """Return `text` for a `rem` line, with "?" for characters that cmd interprets there."""
+    """Return `text` for a `rem` line, with "?" for each character that cmd would interpret."""
     return _CMD_COMMENT_CHARACTERS.sub("?", sanitize_comment(text))
 
 
 def quote_github_yaml(text: str) -> str:
-    """Return `text` as a double-quoted YAML string.
-
-    GitHub evaluates expressions in any string, so `${{` is replaced by an expression for this text
-    (docs.github.com, "Evaluate expressions").
-    """
+    """Return `text` as a double-quoted YAML string, with `${{` as a GitHub expression for it."""
     return json.dumps(text.replace("${{", "${{ '${{' }}"))

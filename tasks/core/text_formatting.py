@@ -5,14 +5,12 @@ from collections.abc import Iterable, Sequence
 
 def format_duration(seconds: float) -> str:
     """Return a duration as text: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 14 min`."""
-    whole_seconds = round(seconds)
     if seconds < 10:
         return f"{seconds:.1f} s"
-    if whole_seconds < 60:
-        return f"{whole_seconds} s"
-    if whole_seconds < 3600:
-        return f"{whole_seconds // 60} min {whole_seconds % 60:02} s"
-    return f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60:02} min"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
 
 
 def format_rough_duration(seconds: float) -> str:

@@ -1,8 +1,4 @@
-"""Wrap and lay out text for a terminal.
-
-A word is never broken, even if it is wider than the terminal, so that a path can be copied. A
-command in a sentence is broken only if it does not fit in a line.
-"""
+"""Wrap and lay out text for a terminal, without breaking a word, so that a path can be copied."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ _CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Glyphs:
-    """Characters to draw with: `shades` of a bar, `more` after cut text, `between` as separator."""
+    """Characters to draw with: the `shades` of a bar, `more` after cut text, and a separator."""
 
     shades: str
     more: str
@@ -63,10 +59,7 @@ def format_progress_lines(
 
 
 def _format_activity(at_work: BuildActivity, columns: int, glyphs: Glyphs) -> str:
-    """Return the names of heavy jobs and slow outputs, as many as fit in `columns`.
-
-    Example: `heavy: flash_bwd.cu 4.6 GiB 3 min · slowest: Sort.cu 2 min 59 s`.
-    """
+    # As `heavy: flash_bwd.cu 4.6 GiB 3 min · slowest: Sort.cu 2 min 59 s`, as many as fit
     text = ""
     for heavy_count, slowest_count in _SHOWN_ITEM_COUNTS:
         heavy = _format_named_items("heavy", at_work.heavy[:heavy_count], glyphs)
@@ -98,10 +91,7 @@ def format_progress_line(
 
 
 def _split_columns(columns: int) -> tuple[int, int]:
-    """Return the columns for a name and for a bar, 0 for each that does not fit.
-
-    The bar stays in place when the length of the name changes.
-    """
+    """Return the columns for a name and for a bar, 0 for each that does not fit."""
     minimum, maximum = _BAR_COLUMNS
     width = min(columns - len("[], ") - _MIN_NAME_COLUMNS, maximum)
     if width >= minimum:
@@ -112,10 +102,9 @@ def _split_columns(columns: int) -> tuple[int, int]:
 
 def format_bar(share: float, width: int, glyphs: Glyphs) -> str:
     """Return a bar such as `███▌  ` for a `share` from 0 to 1."""
-    shades = glyphs.shades
-    full_blocks, shade_index = divmod(int(share * width * (len(shades) - 1)), len(shades) - 1)
-    edge = shades[shade_index] if shade_index else ""
-    return f"{shades[-1] * full_blocks}{edge}".ljust(width, shades[0])
+    shades, steps = glyphs.shades, len(glyphs.shades) - 1
+    full_blocks, shade = divmod(int(share * width * steps), steps)
+    return f"{shades[-1] * full_blocks}{shades[shade] * bool(shade)}".ljust(width, shades[0])
 
 
 def fit_columns(text: str, columns: int, glyphs: Glyphs) -> str:
@@ -160,11 +149,7 @@ def wrap_text(text: str, columns: int) -> list[str]:
 
 
 def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iterator[str]:
-    """Yield lines with `key` at the start and `text` from the column `indent` on.
-
-    The indent is less on a narrow terminal. A key that is wider than the indent gets a separate
-    line.
-    """
+    """Yield lines with `key` at the start and `text` from the column `indent` on."""
     if not (key and measure_columns(key) <= indent and indent + measure_columns(text) <= columns):
         indent = min(indent, max(columns - MIN_TEXT_COLUMNS, 0))
     first_line, *other_lines = wrap_text(text, columns - indent)
@@ -176,10 +161,7 @@ def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iter
 
 
 def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], str] = str) -> str:
-    """Wrap the lines that are too wide. Continuation lines keep the indent of their line.
-
-    A command on a separate line is not wrapped. `encode` returns a line as the stream can show it.
-    """
+    """Wrap wide lines with the same indent, except a command on its own line."""
     lines: list[str] = []
     for line in text.split("\n"):
         encoded = encode(line)
@@ -194,7 +176,7 @@ def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], st
 
 
 def _wrap_line(text: str, columns: int) -> Iterator[str]:
-    """Yield lines of whole words; the spaces between words stay, except at the end of a line."""
+    # The spaces between words stay, except at the end of a line
     line = ""
     for first_gap, piece in _WORD_OR_COMMAND.findall(text):
         is_wide = " " in piece and measure_columns(piece) > columns  # a command, which is split

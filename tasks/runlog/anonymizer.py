@@ -1,7 +1,4 @@
-"""Remove tokens, home directories, user and host names, and mail addresses from a report.
-
-Generic names such as `root` or `runner` are kept: they identify nobody and are frequent in logs.
-"""
+"""Remove tokens, home directories, user and host names, and mail addresses from a report."""
 
 import dataclasses
 import re
@@ -13,7 +10,7 @@ from tasks.core.errors import redact_secrets
 
 T = TypeVar("T")
 
-_GENERIC_NAMES = {
+_GENERIC_NAMES = {  # kept, because they identify nobody and are frequent in logs
     *("admin", "administrator", "build", "builder", "ci", "container", "debian", "default", "dev"),
     *("docker", "ec2-user", "fedora", "host", "jenkins", "linux", "localhost", "nobody", "root"),
     *("runner", "test", "torch", "ubuntu", "user", "vagrant", "windows"),

@@ -21,11 +21,7 @@ _MAX_OUTPUTS = 20_000  # limit for a merged run; a PyTorch build has 8,000 outpu
 
 
 def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the runs that replace `older`, oldest first.
-
-    The last full build, if any, is first: its duration predicts how long a full build takes. A
-    merged run with the newest duration and peak memory of each output is second.
-    """
+    """Yield the last full build, and a run with the newest duration and peak of each output."""
     for run in [run for run in older if run.get("decision") in _FULL_BUILD_DECISIONS][-1:]:
         objects = [{key: one[key] for key in one if key != "peak_mib"} for one in run["objects"]]
         yield {**run, "objects": objects, "killed": []}
@@ -46,7 +42,7 @@ def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str,
 
 @dataclass(frozen=True)
 class NinjaLogEntry:
-    """One build of an output: start and end in seconds, and a `mark` that identifies this build."""
+    """One build of an output: its start and end in seconds, and a text that identifies it."""
 
     began: float
     ended: float
@@ -59,7 +55,7 @@ class NinjaLogEntry:
 
 
 def read_ninja_log(folder: PurePath) -> dict[str, NinjaLogEntry]:
-    """Return the log entries by output path, {} if `folder` has no readable `.ninja_log`."""
+    """Return the entries of Ninja's log by output path, {} if `folder` has no readable log."""
     path = Path(folder) / ".ninja_log"
     try:
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
@@ -108,9 +104,16 @@ def append_run(path: PurePath, seconds: float, objects: Iterable[Json], **facts:
     """Append a run to the history: its duration in seconds, its outputs and further facts."""
     start = {"when": manifests.format_current_time(), "seconds": round(seconds, 3)}
     run = {**start, **facts, "objects": list(objects)}
+    line, file = redact_secrets(json.dumps(run, ensure_ascii=False)), Path(path)
     try:
-        _append_line(Path(path), redact_secrets(json.dumps(run, ensure_ascii=False)))
-        _compact_history(Path(path))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("ab+") as stream:
+            # Start a new line if a full disk or a kill truncated the last one
+            if stream.seek(0, os.SEEK_END):
+                stream.seek(-1, os.SEEK_END)
+                line = line if stream.read() == b"\n" else f"\n{line}"
+            stream.write(f"{line}\n".encode())
+        _compact_history(file)
     except OSError as error:  # must not hide why a build failed
         print_warning(f"cannot add this run to the build history {path}: {error.strerror}")
 
@@ -130,19 +133,8 @@ def build_peak_entries(peaks: Mapping[str, int]) -> Iterator[Json]:
         yield {"output": output, "peak_mib": peaks[output]}
 
 
-def _append_line(file: Path, line: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("ab+") as stream:
-        stream.seek(0, os.SEEK_END)
-        # Start a new line if a full disk or a kill truncated the last one
-        if stream.tell():
-            stream.seek(-1, os.SEEK_END)
-            line = line if stream.read() == b"\n" else f"\n{line}"
-        stream.write(f"{line}\n".encode())
-
-
 def _compact_history(file: Path) -> None:
-    """Merge old runs if the history is too large; keep the newest, up to a quarter of the limit."""
+    # A history that is too large keeps the newest runs, up to a quarter of the limit
     if file.stat().st_size <= MAX_HISTORY_BYTES:
         return
     past = list(read_history(file))
@@ -167,8 +159,8 @@ def select_compiled(built: Mapping[str, NinjaLogEntry]) -> Iterable[tuple[str, N
 def collect_peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the peak memory of each output in MiB, from the last run that measured it.
 
-    A run with compiler cache hits may measure only the cache, so it lowers no peak. The peak of an
-    output whose compiler was killed is doubled, since the compiler needed more memory.
+    A run with compiler cache hits lowers no peak, since it may measure only the cache. The peak of
+    an output whose compiler was killed is doubled, since the compiler needed more memory.
     """
     peaks: dict[str, int] = {}
     for run in past:

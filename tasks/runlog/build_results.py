@@ -1,41 +1,13 @@
 """Collect the results of a build from its manifests, and mark the results of an earlier run."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
-from tasks.runlog.run_record import Run, parse_mapping, parse_mappings, parse_text
+from tasks.core.model import CheckStatus, ValidationResult
+from tasks.runlog.run_record import Run, parse_items, parse_mapping, parse_text
 
-_EXTENSION_PREFIX = "extensions:"
-
-
-@dataclass(frozen=True)
-class ManifestDocuments:
-    """The manifests as JSON objects; a missing manifest is {}."""
-
-    source: Mapping[str, Any]
-    deps: Mapping[str, Any]
-    wheel: Mapping[str, Any]
-    validation: Mapping[str, Any]
-    extensions: tuple[Mapping[str, Any], ...] = ()
-
-
-def merge_run_outputs(found: ManifestDocuments, run: Run) -> ManifestDocuments:
-    """Return the manifests; those in the record of `run` replace later versions on disk."""
-    outputs = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
-    extensions = {str(document.get("name")): document for document in found.extensions}
-    extensions |= {
-        name.removeprefix(_EXTENSION_PREFIX): document
-        for name, document in outputs.items()
-        if name.startswith(_EXTENSION_PREFIX)
-    }
-    return ManifestDocuments(
-        source=outputs.get("source", found.source),
-        deps=outputs.get("deps", found.deps),
-        wheel=outputs.get("wheel", found.wheel),
-        validation=outputs.get("validate", found.validation),
-        extensions=tuple(extensions.values()),
-    )
+ManifestDocuments = Mapping[str, Mapping[str, Any]]  # by stage name; a missing manifest is {}
 
 
 @dataclass(frozen=True)
@@ -43,22 +15,12 @@ class BuiltComponent:
     """Torch or an extension: its source, artifact and GPU architectures; "" means unknown."""
 
     name: str
-    version: str = ""
-    origin: str = ""
-    archs: str = ""
-    file: str = ""
-    sha256: str = ""
-    mib: float | None = None
-
-
-@dataclass(frozen=True)
-class ValidationCheck:
-    """A check of the validate stage, as a table row."""
-
-    name: str
-    status: str
-    detail: str
-    remedy: str = ""
+    version: str
+    origin: str
+    archs: str
+    file: str
+    sha256: str
+    mib: float | None
 
 
 @dataclass(frozen=True)
@@ -69,7 +31,7 @@ class BuildResults:
     toolkit: str
     python: str
     validated: str
-    checks: tuple[ValidationCheck, ...]
+    checks: tuple[ValidationResult, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -80,56 +42,54 @@ class BuildResults:
 
 
 def collect_results(found: ManifestDocuments, run: Run) -> BuildResults:
-    """Return the results in the manifests. Results of earlier runs are marked as such."""
+    """Return the results in the manifests of `found`, or in later ones in the record of `run`."""
+    recorded = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
+    manifests = {"deps": {}, "wheel": {}, "validate": {}, **found, **recorded}
+    deps, validation = manifests["deps"], manifests["validate"]
     checks = tuple(
-        ValidationCheck(*(parse_text(row.get(item.name)) for item in fields(ValidationCheck)))
-        for row in parse_mappings(found.validation.get("checks"))
+        ValidationResult(
+            parse_text(row.get("name")),
+            cast(CheckStatus, parse_text(row.get("status"))),
+            *(parse_text(row.get(key)) for key in ("detail", "remedy")),
+        )
+        for row in parse_items(validation.get("checks"), dict)
     )
-    parts = [_build_torch_component(found, checks, run)] if found.wheel else []
-    parts += [_build_extension_component(one, run) for one in found.extensions if one]
+    parts = [_build_torch_component(manifests, checks, run)] if manifests["wheel"] else []
+    for stage, document in manifests.items():
+        if stage.startswith("extensions:") and document:
+            parts.append(_build_extension_component(document, run))
     return BuildResults(
         parts=tuple(parts),
-        toolkit=parse_text(parse_mapping(found.deps.get("toolkit")).get("version")),
-        python=parse_text(found.deps.get("python_version")),
-        validated=parse_text(found.validation.get("torch")),
+        toolkit=parse_text(parse_mapping(deps.get("toolkit")).get("version")),
+        python=parse_text(deps.get("python_version")),
+        validated=parse_text(validation.get("torch")),
         checks=checks,
-        warnings=tuple(map(str, _ensure_list(found.validation.get("warnings")))),
+        warnings=tuple(map(str, _ensure_list(validation.get("warnings")))),
     )
 
 
 def _build_torch_component(
-    found: ManifestDocuments, checks: Iterable[ValidationCheck], run: Run
+    found: ManifestDocuments, checks: Iterable[ValidationResult], run: Run
 ) -> BuiltComponent:
-    version = found.wheel.get("version")
-    codes = [
-        check.detail
-        for check in checks
-        if check.name in {"machine_code", "archs"} and check.status == "passed"
-    ]
-    archs = codes[-1] if codes and found.validation.get("torch") == version else ""
-    origin = _note_earlier_run(_describe_torch_origin(found, run), run, "wheel")
-    return _build_component("torch", parse_text(version), origin, archs, found.wheel)
+    wheel = found["wheel"]
+    version, code_checks = wheel.get("version"), {"machine_code", "archs"}
+    codes = [one.detail for one in checks if one.name in code_checks and one.status == "passed"]
+    archs = codes[-1] if codes and found["validate"].get("torch") == version else ""
+    origin = _describe_torch_origin(wheel, found.get("source", {}), run)
+    origin = _note_earlier_run(origin, run, "wheel")
+    return BuiltComponent("torch", parse_text(version), origin, archs, *_parse_artifact(wheel))
 
 
-def _describe_torch_origin(found: ManifestDocuments, run: Run) -> str:
-    """Return a description of what torch was built or installed from, "" if unknown.
-
-    It is unknown if this run fetched new sources, but torch comes from an earlier run.
-    """
+def _describe_torch_origin(wheel: Mapping[str, Any], source: Mapping[str, Any], run: Run) -> str:
     kinds = {"existing": "already installed", "libtorch": "C++ libraries"}
     prebuilt, fetched = run.resolution.get("strategy") == "prebuilt", run.find_stage("source")
-    kind = kinds.get(parse_text(found.wheel.get("kind")), "official wheel" if prebuilt else "")
+    kind = kinds.get(parse_text(wheel.get("kind")), "official wheel" if prebuilt else "")
     if _has_outputs("wheel", run):
-        if prebuilt or found.wheel.get("kind") == "existing":
+        if prebuilt or wheel.get("kind") == "existing":
             return kind
     elif fetched and fetched.outputs and fetched.outcome == "changed":
-        return ""
-    return describe_source(found.source) or kind
-
-
-def _note_earlier_run(origin: str, run: Run, stage: str) -> str:
-    note = "" if _has_outputs(stage, run) else "from an earlier run"
-    return ", ".join(filter(None, (origin, note)))
+        return ""  # this run fetched new sources, but torch comes from an earlier run
+    return describe_source(source) or kind
 
 
 def _has_outputs(stage: str, run: Run) -> bool:
@@ -138,16 +98,13 @@ def _has_outputs(stage: str, run: Run) -> bool:
 
 
 def _build_extension_component(document: Mapping[str, Any], run: Run) -> BuiltComponent:
-    archs = {
-        str(arch): None
-        for row in parse_mapping(document.get("archs")).values()
-        for arch in _ensure_list(row)
-    }
+    rows = parse_mapping(document.get("archs")).values()
+    archs = ", ".join(dict.fromkeys(str(arch) for row in rows for arch in _ensure_list(row)))
     status, name = parse_text(document.get("status")), parse_text(document.get("name"))
     source = describe_source(parse_mapping(document.get("source")))
-    origin = _note_earlier_run(source, run, f"{_EXTENSION_PREFIX}{name}")
+    origin = _note_earlier_run(source, run, f"extensions:{name}")
     version = "" if status == "built" else status
-    return _build_component(name, version, origin, ", ".join(archs), document)
+    return BuiltComponent(name, version, origin, archs, *_parse_artifact(document))
 
 
 def describe_source(source: Mapping[str, Any]) -> str:
@@ -164,14 +121,17 @@ def describe_source(source: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, words))
 
 
-def _build_component(
-    name: str, version: str, origin: str, archs: str, manifest: Mapping[str, Any]
-) -> BuiltComponent:
+def _note_earlier_run(origin: str, run: Run, stage: str) -> str:
+    note = "" if _has_outputs(stage, run) else "from an earlier run"
+    return ", ".join(filter(None, (origin, note)))
+
+
+def _parse_artifact(manifest: Mapping[str, Any]) -> tuple[str, str, float | None]:
+    """Return the file name, the sha256 digest and the size in MiB of a stage's artifact."""
     artifact = parse_mapping(manifest.get("artifact"))
-    file, sha256 = (parse_text(artifact.get(key)) for key in ("name", "sha256"))
     size = artifact.get("size")
     mib = size / 2**20 if isinstance(size, int) else None
-    return BuiltComponent(name, version, origin, archs, file, sha256, mib)
+    return parse_text(artifact.get("name")), parse_text(artifact.get("sha256")), mib
 
 
 def _ensure_list(value: Any) -> Iterable[Any]:

@@ -1,17 +1,15 @@
-"""Measure the available memory during stages and builds, and save the facts of a failed command.
-
-One thread of the process measures for all running stages and builds.
-"""
+"""Measure the available memory during stages and builds, and save the facts of a failed command."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
+import re
 import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +21,12 @@ from tasks.system.hardware import capacity
 
 _POLL_INTERVAL = 0.5  # seconds
 _OOM_COUNTER_FILES = {1: "memory.oom_control", 2: "memory.events"}
+_OOM_KILLS = re.compile(r"^oom_kill (.*)$", re.MULTILINE)
 _MIB = 2**20
 
 
 class MemoryMonitor:
-    """The last memory reading and the thread that measures as long as there are observers."""
+    """The last memory reading, and a thread that measures memory for all observers."""
 
     def __init__(self, proc: Path = capacity.PROC) -> None:
         self.proc = proc
@@ -48,11 +47,11 @@ class MemoryMonitor:
                     observer.add_reading(self._last)
             return self._last
 
-    @contextlib.contextmanager
+    @contextmanager
     def observe_memory(self) -> Iterator[ObservedMemory]:
         """Yield an observer that collects the memory readings until the `with` block ends."""
         observer = ObservedMemory(self)
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             observer.kills_before = self.read_kill_counts()
         with self._lock:
             if not self._observers:
@@ -61,7 +60,7 @@ class MemoryMonitor:
                 threading.Thread(target=self._poll, args=args, name="memory", daemon=True).start()
             self._observers.append(observer)
         try:
-            with contextlib.suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):
                 self.read_memory()
             yield observer
         finally:
@@ -71,22 +70,19 @@ class MemoryMonitor:
                     self._over.set()
 
     def read_kill_counts(self) -> dict[Path, int]:
-        """Return how many processes the kernel killed for lack of memory, by counter file.
-
-        The control groups (v1: without child groups) and the system each have a counter.
-        """
+        """Return how many processes the kernel killed for lack of memory, by counter file."""
         counts = {}
         files = (group.folder / _OOM_COUNTER_FILES[group.version] for group in self._groups)
         for file in (*files, self.proc / "vmstat"):
-            with contextlib.suppress(OSError, ValueError):
-                for line in file.read_text(encoding="ascii").splitlines():
-                    if line.startswith("oom_kill "):
-                        counts[file] = int(line.split()[1])
+            with suppress(OSError, ValueError):
+                text = file.read_text(encoding="ascii")
+                if match := _OOM_KILLS.search(text):
+                    counts[file] = int(match[1])
         return counts
 
     def _poll(self, over: threading.Event) -> None:
         while not over.wait(_POLL_INTERVAL):
-            with contextlib.suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):
                 self.read_memory(_POLL_INTERVAL)
 
     @cached_property
@@ -128,7 +124,7 @@ class ObservedMemory:
 
 def write_facts(log: Path, facts: RunFacts) -> None:
     """Write the facts next to the log, for a later `doit diagnose`. Write errors are ignored."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         write_atomic(_resolve_facts_path(log), format_canonical_json(convert_to_json(facts)))
 
 
@@ -136,8 +132,8 @@ def read_facts(log: Path) -> RunFacts | None:
     """Return the saved facts of the log, None if they are missing or the log changed later."""
     try:
         document = json.loads(_resolve_facts_path(log).read_text(encoding="utf-8"))
-        field_names = {item.name for item in fields(RunFacts)}
-        facts = RunFacts(**{name: value for name, value in document.items() if name in field_names})
+        names = document.keys() & {item.name for item in fields(RunFacts)}
+        facts = RunFacts(**{name: document[name] for name in names})
         return facts if facts.size == log.stat().st_size else None
     except (OSError, ValueError, TypeError, AttributeError):
         return None

@@ -4,7 +4,6 @@ The format is the "Trace Event Format" of the Chromium project. Event `X` is a s
 `dur` in microseconds, `C` a counter and `i` an instant; `M` names a process or a thread.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,12 +20,7 @@ def build_trace(run: Run) -> dict[str, Any]:
     return {
         "displayTimeUnit": "ms",
         "otherData": {"profile": run.profile, "when": run.when, "torchyard": run.torchyard},
-        "traceEvents": [
-            *_trace_stages(run),
-            *_trace_jobs(edges),
-            *_trace_counters(run),
-            *_trace_warnings(run),
-        ],
+        "traceEvents": [*_trace_stages(run), *_trace_jobs(edges), *_trace_instants(run)],
     }
 
 
@@ -49,7 +43,7 @@ def _trace_jobs(built: Sequence[run_statistics.StageEdge]) -> Iterator[dict[str,
         args = {"output": edge.output, "stage": one.stage, "failed": edge.failed}
         peak = {"peak_mib": edge.peak_mib} if edge.peak_mib is not None else {}
         event = {
-            "name": re.split(r"[\\/]", edge.output)[-1],
+            "name": edge.name,
             "cat": run_statistics.classify_output(edge.output),
             "pid": _JOBS_PROCESS,
             "tid": slot + 1,
@@ -59,21 +53,18 @@ def _trace_jobs(built: Sequence[run_statistics.StageEdge]) -> Iterator[dict[str,
         yield _build_counter_event("running edges", at, {"edges": jobs})
 
 
-def _trace_counters(run: Run) -> Iterator[dict[str, Any]]:
+def _trace_instants(run: Run) -> Iterator[dict[str, Any]]:
+    """Yield the counters of jobs and memory, and the warnings."""
     for stage in run.stages:
         for sample in stage.samples:
             for track, fields in _COUNTER_FIELDS.items():
                 values = {field: getattr(sample, field) for field in fields}
                 if known := {name: one for name, one in values.items() if one is not None}:
                     yield _build_counter_event(track, sample.at, known)
-
-
-def _trace_warnings(run: Run) -> Iterator[dict[str, Any]]:
-    for message in run.messages:
-        if message.kind == "warn":
-            event = {"name": message.text, "cat": "warning", "ph": "i", "s": "g"}
-            at = _convert_to_microseconds(message.at)
-            yield {**event, "ts": at, "pid": _STAGE_PROCESS, "tid": 0}
+    for message in (one for one in run.messages if one.kind == "warn"):
+        event = {"name": message.text, "cat": "warning", "ph": "i", "s": "g"}
+        at = _convert_to_microseconds(message.at)
+        yield {**event, "ts": at, "pid": _STAGE_PROCESS, "tid": 0}
 
 
 def _build_name_event(what: str, process: int, thread: int, text: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ _FAILED_OUTCOMES = {"failed", "stopped", "", "not reached"}
 _HOST_LABELS = {"system": "system", "machine": "machine", "cores": "cores", "python": "Python"}
 
 
-def describe_outcomes(run: Run) -> Mapping[str, str]:
+def describe_outcomes(run: Run) -> dict[str, str]:
     """Return the outcome by stage, also "unfinished", "up to date" or "not reached"."""
     outcomes: dict[str, str] = {}
     for name, predecessors in report_graphics.find_predecessors(run.graph).items():
@@ -26,7 +26,7 @@ def describe_outcomes(run: Run) -> Mapping[str, str]:
         else:
             failed = any(outcomes[before] in _FAILED_OUTCOMES for before in predecessors)
             outcomes[name] = "not reached" if failed and run.outcome != "done" else "up to date"
-    outcomes |= {one.name: one.outcome for one in run.stages if one.name not in outcomes}
+    outcomes |= {one.name: one.outcome for one in run.stages}
     return {name: outcome or "unfinished" for name, outcome in outcomes.items()}
 
 
@@ -117,9 +117,7 @@ def _format_cause(known: Mapping[str, Any]) -> str:
 
 def list_warnings(run: Run) -> Iterator[TextRow]:
     """Yield the stage and text of each distinct warning."""
-    yield from dict.fromkeys(
-        (message.stage, message.text) for message in run.messages if message.kind == "warn"
-    )
+    yield from dict.fromkeys((one.stage, one.text) for one in run.messages if one.kind == "warn")
 
 
 def format_value(value: Any) -> str:
@@ -144,43 +142,32 @@ _MAX_WARNINGS = 5
 
 def format_markdown(run: Run, title: str, results: BuildResults) -> str:
     """Return the report as Markdown, with the stages, the failures and the last warnings."""
-    return "".join(f"{line}\n" for line in _format_markdown_lines(run, title, results))
-
-
-def _format_markdown_lines(run: Run, title: str, results: BuildResults) -> Iterator[str]:
-    yield from (f"## {_escape_markdown(title)}", "")
     command = ("command", " ".join(("doit", *run.command)))
     facts = [("torchyard", run.torchyard), command, ("profile", run.profile), ("when", run.when)]
-    yield from _format_list(facts)
-    yield from _format_section("Host", describe_host(run))
-    yield from _format_section("Settings", list_settings(run))
-    yield from _format_section("Decisions", list_decisions(run))
-    yield from _format_section("Results", _format_results(results))
-    outcomes = describe_outcomes(run).items()
-    stages = [(name, _format_stage(run, name, outcome)) for name, outcome in outcomes]
-    yield from _format_section("Stages", stages)
-    for stage, rows in list_failures(run):
-        yield from _format_section(f"{stage.name} failed", rows)
+    stages = describe_outcomes(run)
+    for one in run.stages:
+        stages[one.name] += f" in {format_duration(one.seconds)}: {one.full_reason}"
     warnings = [(stage or "torchyard", text) for stage, text in list_warnings(run)]
-    yield from _format_section("Last warnings", warnings[-_MAX_WARNINGS:])
-
-
-def _format_section(title: str, rows: Iterable[TextRow]) -> Iterator[str]:
-    lines = list(_format_list(rows))
-    if lines:
-        yield from ("", f"### {_escape_markdown(title)}", "", *lines)
+    sections: list[tuple[str, Iterable[TextRow]]] = [
+        ("Host", describe_host(run)),
+        ("Settings", list_settings(run)),
+        ("Decisions", list_decisions(run)),
+        ("Results", _format_results(results)),
+        ("Stages", stages.items()),
+        *((f"{stage.name} failed", rows) for stage, rows in list_failures(run)),
+        ("Last warnings", warnings[-_MAX_WARNINGS:]),
+    ]
+    lines = [f"## {_escape_markdown(title)}", "", *_format_list(facts)]
+    for name, rows in sections:
+        if items := list(_format_list(rows)):
+            lines += ["", f"### {_escape_markdown(name)}", "", *items]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _format_list(rows: Iterable[TextRow]) -> Iterator[str]:
     for key, value in rows:
         code = _format_inline_code(value)
         yield f"- {_escape_markdown(key)}: {code}" if key else f"  - {code}"
-
-
-def _format_stage(run: Run, name: str, outcome: str) -> str:
-    if not (stage_run := run.find_stage(name)):
-        return outcome
-    return f"{outcome} in {format_duration(stage_run.seconds)}: {stage_run.full_reason}"
 
 
 def _format_results(results: BuildResults) -> Iterator[TextRow]:
@@ -216,7 +203,7 @@ _BLANK_ROW = report_graphics.GraphRow("", 0, (), (), False, ())
 def build_page_values(
     run: Run, title: str, results: BuildResults, compared: Comparison | None, *, newest: bool
 ) -> dict[str, Any]:
-    """Return the template values. `newest`: no later run has changed the build results."""
+    """Return the template values. `newest` is True if no later run changed the build results."""
     edges = run_statistics.list_edges(run)
     outcomes = describe_outcomes(run)
     return {
@@ -245,13 +232,8 @@ def build_page_values(
         "said": [one for one in run.messages if one.kind != "warn"],
         "elapsed": format_duration,
         "size": format_size,
-        "delta": format_delta,
+        "delta": lambda seconds: f"{'−' if seconds < 0 else '+'}{format_duration(abs(seconds))}",
     }
-
-
-def format_delta(seconds: float) -> str:
-    """Return a time difference with its sign: `+3.2 s`, `−12 s`."""
-    return f"{'+' if seconds >= 0 else '−'}{format_duration(abs(seconds))}"
 
 
 def _build_stage_rows(
@@ -259,23 +241,23 @@ def _build_stage_rows(
 ) -> Iterator[dict[str, Any]]:
     graph_rows = {row.name: row for row in report_graphics.lay_out_graph(run.graph)}
     comparisons = {one.stage: one for one in compared.stages} if compared else {}
+    percent = 100 / run.seconds if run.seconds else 0  # percentage of the run per second
     for name, outcome in outcomes.items():
-        stage_run = run.find_stage(name)
-        percent = 100 / run.seconds if run.seconds else 0  # percentage of the run per second
+        stage_run = run.find_stage(name) or StageRun(name, 0.0)
         yield {
             "name": name,
             "outcome": outcome,
-            "reason": stage_run.full_reason if stage_run else "",
-            "seconds": stage_run.seconds if stage_run else None,
-            "left": percent * stage_run.began if stage_run else 0,
-            "width": percent * stage_run.seconds if stage_run else 0,
+            "reason": stage_run.full_reason,
+            "seconds": stage_run.seconds if run.find_stage(name) else None,
+            "left": percent * stage_run.began,
+            "width": percent * stage_run.seconds,
             "moved": comparisons.get(name),
             "rail": graph_rows.get(name, _BLANK_ROW),
         }
 
 
 def _compute_ticks(seconds: float) -> list[tuple[float, str]]:
-    """Return the position in percent and the label of each tick of the time axis."""
+    """Return the positions (in percent) and the labels on the time axis of a run."""
     if seconds <= 0:
         return []
     step = next((one for one in _TICK_STEPS if seconds / one <= _MAX_TICKS), seconds / _MAX_TICKS)
@@ -293,14 +275,15 @@ def _format_tick(at: float, seconds: float) -> str:
 def _summarize_edges(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
     edges = [one.edge for one in built]
     first, last = run_statistics.compute_span(edges)
+    seconds = sum(edge.seconds for edge in edges)
     samples = report_graphics.list_samples(run)
     return {
         "edges": len(edges),
         "failed": sum(edge.failed for edge in edges),
-        "seconds": sum(edge.seconds for edge in edges),
+        "seconds": seconds,
         "span": last - first,
         "lanes": max(run_statistics.assign_slots(edges)) + 1,
-        "mean": run_statistics.compute_mean_jobs(edges),
+        "mean": seconds / (last - first) if last > first else 0.0,
         "peak": _compute_maximum(edge.peak_mib for edge in edges),
         "used": _compute_maximum(one.used_mib for one in samples),
         "limit": _compute_maximum(one.limit_mib for one in samples),

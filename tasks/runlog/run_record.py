@@ -1,19 +1,18 @@
-"""Parse the record of a run and build its events.
-
-The parsers accept any value in a field: the record may be damaged or written by another tool.
-"""
+"""Parse the record of a run, which may be damaged, and build its events."""
 
 import json
 import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tasks.core.canonical_json import convert_to_json, mask_secrets
 from tasks.core.errors import InterruptedRunError, TorchyardError
 from tasks.core.model import Json
 from tasks.core.ninja_progress import Progress
+
+T = TypeVar("T")
 
 
 def parse_number(value: Any) -> float | None:
@@ -24,8 +23,7 @@ def parse_number(value: Any) -> float | None:
 
 def parse_integer(value: Any) -> int | None:
     """Return `value` as a rounded integer, None if it is not a finite number."""
-    number = parse_number(value)
-    return None if number is None else round(number)
+    return None if (number := parse_number(value)) is None else round(number)
 
 
 def parse_text(value: Any) -> str:
@@ -33,16 +31,10 @@ def parse_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def parse_texts(value: Any) -> tuple[str, ...]:
-    """Return the strings in the list `value`, () if it is not a list."""
+def parse_items(value: Any, kind: type[T]) -> tuple[T, ...]:
+    """Return the items of the list `value` that have the type `kind`, () if it is not a list."""
     is_list = isinstance(value, list | tuple)
-    return tuple(item for item in value if isinstance(item, str)) if is_list else ()
-
-
-def parse_mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """Return the JSON objects in the list `value`, () if it is not a list."""
-    is_list = isinstance(value, list | tuple)
-    return tuple(item for item in value if isinstance(item, dict)) if is_list else ()
+    return tuple(item for item in value if isinstance(item, kind)) if is_list else ()
 
 
 def parse_mapping(value: Any) -> Mapping[str, Any]:
@@ -52,6 +44,8 @@ def parse_mapping(value: Any) -> Mapping[str, Any]:
 
 RECORD_SCHEMA = 1
 _MESSAGE_FIELDS = ("stage", "kind", "text")
+_SAMPLE_COUNTS = ("jobs", "held_back", "used_mib", "limit_mib", "done", "total")
+_RESULT_FIELDS = ("outputs", "cache", "workers", "error", "diagnosis")  # JSON objects of a stage
 ALWAYS_CHECKED = "looked at every time"  # the reason if a stage has no other one
 
 
@@ -64,6 +58,11 @@ class Edge:
     ended: float
     peak_mib: int | None = None
     failed: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the file name of the output."""
+        return re.split(r"[\\/]", self.output)[-1]
 
     @property
     def seconds(self) -> float:
@@ -169,14 +168,12 @@ class Run:
     @property
     def active_stages(self) -> tuple[StageRun, ...]:
         """Return the stages that did work, without skipped stages and those that only checked."""
+        checked = "unchanged", ALWAYS_CHECKED
         return tuple(
-            stage
-            for stage in self.stages
-            if stage.outcome != "skipped"
-            and (
-                stage.name == "validate"
-                or (stage.outcome, stage.reason) != ("unchanged", ALWAYS_CHECKED)
-            )
+            one
+            for one in self.stages
+            if one.outcome != "skipped"
+            and (one.name == "validate" or (one.outcome, one.reason) != checked)
         )
 
     def find_stage(self, name: str) -> StageRun | None:
@@ -185,11 +182,13 @@ class Run:
 
 
 def parse_run(lines: Iterable[str]) -> Run:
-    """Parse the lines of a run record.
-
-    Raises `ValueError` if the first line is not a `begin` event of this schema.
-    """
-    events = list(map(_parse_event, lines))
+    """Parse the lines of a run record. Raises `ValueError` without a `begin` event at the start."""
+    events: list[Mapping[str, Any] | None] = []
+    for line in lines:
+        try:
+            events.append(event if isinstance(event := json.loads(line), dict) else None)
+        except (ValueError, RecursionError):
+            events.append(None)
     begin = events[0] if events else None
     if not begin or begin.get("event") != "begin" or begin.get("schema") != RECORD_SCHEMA:
         raise ValueError(f"the first line is not a begin event of schema {RECORD_SCHEMA}")
@@ -198,19 +197,21 @@ def parse_run(lines: Iterable[str]) -> Run:
     return Run(
         when=parse_text(begin.get("when")),
         torchyard=parse_text(begin.get("torchyard")),
-        command=parse_texts(begin.get("command")),
+        command=parse_items(begin.get("command"), str),
         profile=parse_text(begin.get("profile")),
         pid=parse_integer(begin.get("pid")) or 0,
         host=parse_mapping(begin.get("host")),
         settings=parse_mapping(begin.get("asked")),
         resolution=parse_mapping(begin.get("decided")),
         graph=tuple(
-            StageNode(parse_text(item.get("name")), parse_texts(item.get("after")))
-            for item in parse_mappings(begin.get("stages"))
+            StageNode(parse_text(item.get("name")), parse_items(item.get("after"), str))
+            for item in parse_items(begin.get("stages"), dict)
         ),
         stages=_parse_stages(valid_events),
         messages=tuple(
-            LoggedMessage(_read_time(one), *(parse_text(one.get(name)) for name in _MESSAGE_FIELDS))
+            LoggedMessage(
+                _read_time(one), *map(parse_text, map(one.get, ("stage", "kind", "text")))
+            )
             for one in valid_events
             if one.get("event") == "said"
         ),
@@ -219,14 +220,6 @@ def parse_run(lines: Iterable[str]) -> Run:
         seconds=max(map(_read_time, valid_events), default=0.0),
         unread=sum(event is None for event in events[:-1]),  # except the last: a kill truncates it
     )
-
-
-def _parse_event(line: str) -> Mapping[str, Any] | None:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) else None
 
 
 def _parse_stages(events: Iterable[Mapping[str, Any]]) -> tuple[StageRun, ...]:
@@ -253,19 +246,22 @@ def _parse_stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:
         reason=parse_text(start.get("reason")),
         outcome=parse_text(done.get("outcome")),
         seconds=max(map(_read_time, events)) - began if seconds is None else seconds,
-        outputs=parse_mapping(done.get("outputs")),
-        cache=parse_mapping(done.get("cache")),
-        workers=parse_mapping(done.get("workers")),
-        error=parse_mapping(done.get("error")),
-        diagnosis=parse_mapping(done.get("diagnosis")),
         edges=tuple(
             edge
             for event in select_events("edges")
-            for item in parse_mappings(event.get("edges"))
+            for item in parse_items(event.get("edges"), dict)
             if (edge := _parse_edge(item))
         ),
-        samples=tuple(map(_parse_sample, select_events("sample"))),
+        samples=tuple(
+            Sample(
+                _read_time(event),
+                hit_rate=parse_number(event.get("hit_rate")),
+                **{name: parse_integer(event.get(name)) for name in _SAMPLE_COUNTS},
+            )
+            for event in select_events("sample")
+        ),
         auto_fix=parse_text(done.get("auto_fix", done.get("healed"))),  # named "healed" until 0.1
+        **{name: parse_mapping(done.get(name)) for name in _RESULT_FIELDS},
     )
 
 
@@ -276,12 +272,6 @@ def _parse_edge(item: Mapping[str, Any]) -> Edge | None:
         return None
     peak = parse_integer(item.get("peak_mib"))
     return Edge(output, first, last, peak, item.get("failed") is True)
-
-
-def _parse_sample(event: Mapping[str, Any]) -> Sample:
-    names = ("jobs", "held_back", "used_mib", "limit_mib", "done", "total")
-    counts = {name: parse_integer(event.get(name)) for name in names}
-    return Sample(_read_time(event), hit_rate=parse_number(event.get("hit_rate")), **counts)
 
 
 def _read_time(event: Mapping[str, Any]) -> float:
@@ -307,12 +297,11 @@ def classify_error(error: BaseException) -> tuple[str, dict[str, Json] | None]:
 def build_sample_event(progress: Progress) -> dict[str, Json]:
     """Return the fields of a sample event: progress and resource use, None for unknown values."""
     resources = progress.at_work
-    has_limit = bool(resources.limit_mib)
     return {
         "jobs": resources.jobs,
         "held_back": resources.held_back if resources.jobs is not None else None,
-        "used_mib": resources.used_mib if has_limit else None,
-        "limit_mib": resources.limit_mib if has_limit else None,
+        "used_mib": resources.used_mib if resources.limit_mib else None,
+        "limit_mib": resources.limit_mib or None,
         "hit_rate": None if resources.hit_rate is None else round(resources.hit_rate, 4),
         "done": progress.done,
         "total": progress.total,

@@ -1,8 +1,4 @@
-"""Read and write the run records of a profile: one file per run in `build/PROFILE/records/runs`.
-
-The number and total size of records are limited. Invalid records are renamed. Sorting the file
-names sorts the records by time.
-"""
+"""Read and write the run records of a profile: one file per run in `build/PROFILE/records/runs`."""
 
 import datetime
 import errno
@@ -15,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import FileIO
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -53,8 +50,14 @@ def read_runs(folder: PurePath) -> Iterator[Run]:
             print_warning(f"cannot read {path}: {error.strerror}")
         except ValueError as error:
             # A live process may not have written the whole first line yet
-            if not _is_process_alive(int(path.stem.rpartition("-")[2])):
-                _rename_corrupt_record(path, error)
+            if _is_process_alive(int(path.stem.rpartition("-")[2])):
+                continue
+            try:
+                renamed = path.replace(path.with_name(f"{path.name}.corrupt"))
+            except OSError:
+                print_warning(f"{path} is not a valid run record and cannot be renamed: {error}")
+            else:
+                print_warning(f"renamed an invalid run record to {renamed}: {error}")
 
 
 def is_run_active(folder: PurePath, run: Run) -> bool:
@@ -88,16 +91,15 @@ def _fits_limits(sizes: Collection[int]) -> bool:
 
 
 def _read_marks(path: Path) -> set[bytes]:
-    """Return the marks that a record contains. Parsing up to 64 MiB of records would be slow."""
-    try:
+    # Parsing up to 64 MiB of records would be slow
+    with suppress(OSError):
         text = path.read_bytes() if path.suffix == ".jsonl" else b""
-    except OSError:
-        return set()
-    return {kind for kind in (_COMPILED_MARK, _CHANGED_MARK) if kind in text}
+        return {kind for kind in (_COMPILED_MARK, _CHANGED_MARK) if kind in text}
+    return set()
 
 
 def _list_records(folder: Path) -> list[Path]:
-    """Return the paths of the records, newest first; within one second, by modification time."""
+    # Records of the same second are sorted by modification time
     try:
         records = [path for path in folder.iterdir() if _RECORD_NAME.fullmatch(path.name)]
     except (FileNotFoundError, NotADirectoryError):
@@ -119,15 +121,6 @@ def _is_process_alive(pid: int) -> bool:
     return psutil.pid_exists(pid)
 
 
-def _rename_corrupt_record(path: Path, error: ValueError) -> None:
-    try:
-        renamed = path.replace(path.with_name(f"{path.name}.corrupt"))
-    except OSError:
-        print_warning(f"{path} is not a valid run record and cannot be renamed: {error}")
-    else:
-        print_warning(f"renamed an invalid run record to {renamed}: {error}")
-
-
 @dataclass
 class StageOutcome:
     """The outcome of a stage. The `with` block sets it; `record_stage` sets it for a failure."""
@@ -141,10 +134,7 @@ class StageOutcome:
 
 @dataclass
 class RunRecorder:
-    """The writer of a run record. `head` returns facts for the first event.
-
-    The record is a file in `folder`; if `folder` is None, no record is written.
-    """
+    """The writer of a run record in `folder`; None writes no record. `head` describes the run."""
 
     folder: PurePath | None = None
     head: Callable[[], Mapping[str, Json]] = dict
@@ -190,7 +180,7 @@ class RunRecorder:
             done.diagnosis = getattr(error, "diagnosis", None)  # exists if a log was diagnosed
             raise
         finally:
-            workers = self.workers.pop(name, None)
+            optional = {"workers": self.workers.pop(name, None), "auto_fix": done.auto_fix}
             self._write_event(
                 "done",
                 stage=name,
@@ -198,10 +188,9 @@ class RunRecorder:
                 seconds=round(self.compute_elapsed() - started, 3),
                 outputs=run_record.trim_manifest(done.outputs),
                 cache=self.caches.pop(name, None),
-                **({"workers": workers} if workers else {}),
                 error=done.error,
                 diagnosis=convert_to_json(done.diagnosis),
-                **({"auto_fix": done.auto_fix} if done.auto_fix else {}),
+                **{key: value for key, value in optional.items() if value},
             )
 
     def record_refusal(self, stage: str, why: str) -> None:
@@ -235,10 +224,9 @@ class RunRecorder:
         self._write_event("sample", stage=stage, **run_record.build_sample_event(progress))
 
     def record_edges(self, found: Iterable[Edge]) -> None:
-        """Record the edges of the running stage, whose times are those of the monotonic clock."""
-        entries = [run_record.build_edge_entry(one, self.started) for one in found]
-        for first in range(0, len(entries), _EDGES_PER_LINE):
-            part = entries[first : first + _EDGES_PER_LINE]
+        """Record edges of the running stage, with times of the monotonic clock."""
+        entries = (run_record.build_edge_entry(one, self.started) for one in found)
+        while part := list(islice(entries, _EDGES_PER_LINE)):
             self._write_event("edges", stage=output.read_output_stage(), edges=part)
 
     def compute_elapsed(self) -> float:
@@ -265,7 +253,8 @@ class RunRecorder:
             if self._file is None:
                 return
             try:
-                _write_all_bytes(self._file, data)
+                if self._file.write(data) != len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301
                 self._size += len(data)
             except OSError as error:
                 with suppress(OSError):
@@ -298,19 +287,11 @@ class _RecordingListener:
             self.record.record_sample(progress)
 
 
-def _write_all_bytes(file: FileIO, data: bytes) -> None:
-    if file.write(data) != len(data):  # the disk is full
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
 _active_recorders: list[RunRecorder] = []
 
 
 def record_edges(found: Iterable[Edge]) -> None:
-    """Record the edges of the running stage in the active record, if any.
-
-    An exception raised by `found` causes only a warning: it must not hide why a build failed.
-    """
+    """Record the edges of the running stage in the active record; any error is only a warning."""
     try:
         for record in _active_recorders:
             record.record_edges(found)

@@ -1,5 +1,6 @@
 """Compute the statistics of a run: output kinds, durations, folders, parallelism, comparisons."""
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ _CUDA_OUTPUT = re.compile(r"\.(cu|hip)\.(o|obj)$|\.cubin$|\.fatbin$")
 _OBJECT_OUTPUT = re.compile(r"\.(o|obj)$")
 _LINKED_OUTPUT = re.compile(r"\.(a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 _CMAKE_FOLDER = re.compile(r"(^|/)CMakeFiles/[^/]+\.dir(?=/)")
+_CMAKE_PARENT = re.compile(r"(^|/)__(?=/|$)")  # CMake's name for `..`
 _FOLDER_DEPTH = 3  # the number of path components to keep
 
 
@@ -34,12 +36,8 @@ def find_source_folder(output: str) -> str:
     `caffe2/CMakeFiles/torch_cpu.dir/__/aten/src/ATen/native/Copy.cpp.o` gives `aten/src/ATen`.
     """
     path = _CMAKE_FOLDER.sub(r"\1", output.replace("\\", "/"))
-    parts: list[str] = []
-    for part in path.split("/")[:-1]:
-        if part in {"__", ".."}:
-            del parts[-1:]
-        elif part not in {"", "."}:
-            parts.append(part)
+    path = _CMAKE_PARENT.sub(r"\1..", posixpath.dirname(path))
+    parts = posixpath.normpath(f"/{path}").strip("/").split("/")
     return "/".join(parts[:_FOLDER_DEPTH]) or "."
 
 
@@ -132,12 +130,6 @@ def compute_span(edges: Iterable[Edge]) -> tuple[float, float]:
     return min(times, default=0.0), max(times, default=0.0)
 
 
-def compute_mean_jobs(edges: Sequence[Edge]) -> float:
-    """Return the mean number of parallel edges between the earliest start and the latest end."""
-    first, last = compute_span(edges)
-    return sum(one.seconds for one in edges) / (last - first) if last > first else 0.0
-
-
 _MIN_SECONDS, _MIN_SHARE = 0.5, 0.1
 _MAX_SHOWN = 25
 _COMPLETED_OUTCOMES = {"changed", "unchanged"}
@@ -164,9 +156,8 @@ class Comparison:
 
     `both` is the number of outputs in both runs; `before` and `now` are the total seconds of these
     outputs in the earlier and in this run. `new` is the number of outputs only in this run, `gone`
-    only in the earlier run. `slower` and `faster` are sorted by the size of the difference, largest
-    first; `stages` are in the order in which the stages ran. `cached` is True if a run had compiler
-    cache hits.
+    only in the earlier run. `slower` and `faster` begin with the largest difference. `cached` is
+    True if a run had compiler cache hits.
     """
 
     against: Run
@@ -184,8 +175,8 @@ class Comparison:
 def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
     """Return the run in `earlier` that compares best with `run`, None if no run does.
 
-    `earlier` begins with the newest run. The result is the first run with at least half of the
-    outputs of `run`, else the run with most of them, else the first with a common finished stage.
+    The best is the newest run with at least half of the outputs of `run`, else the run with most
+    of them, else the newest with a common finished stage. `earlier` begins with the newest run.
     """
     mine = _collect_edge_seconds(run).keys()
     most: tuple[int, Run | None] = (0, None)
@@ -204,12 +195,10 @@ def compare_runs(run: Run, against: Run) -> Comparison:
     """Compare `run` with the earlier run `against`."""
     now, before = _collect_edge_seconds(run), _collect_edge_seconds(against)
     common_outputs = [DurationChange(*key, before[key], now[key]) for key in now if key in before]
-    significant = [
-        one
-        for one in common_outputs
-        if abs(one.difference) >= max(_MIN_SECONDS, _MIN_SHARE * one.before)
+    changes = sorted(common_outputs, key=lambda one: (-one.difference, one.output))
+    changes = [
+        one for one in changes if abs(one.difference) >= max(_MIN_SECONDS, _MIN_SHARE * one.before)
     ]
-    changes = sorted(significant, key=lambda one: (-one.difference, one.output))
     return Comparison(
         against=against,
         both=len(common_outputs),

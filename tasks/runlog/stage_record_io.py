@@ -6,12 +6,8 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
-from tasks.core.canonical_json import (
-    convert_to_json,
-    convert_to_redacted_json,
-    find_changes,
-    format_canonical_json,
-)
+from tasks.core import canonical_json
+from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import redact_secrets
 from tasks.core.input_changes import describe_input_changes
 from tasks.core.model import Stage
@@ -34,7 +30,7 @@ def write_stage_record(
         "seconds": round(seconds, 3),
         "finished": manifests.format_current_time(),
         "torchyard": version,
-        "inputs": convert_to_json(stage.fingerprint),
+        "inputs": canonical_json.convert_to_json(stage.fingerprint),
         "reads": _compute_digests(stage.inputs),
         **({"auto_fix": auto_fix} if auto_fix else {}),
         "leaves": _compute_digests(stage.outputs),
@@ -43,15 +39,11 @@ def write_stage_record(
 
 
 def find_rebuild_reasons(stage: Stage, explain: ChangeExplainer = lambda _: ()) -> tuple[str, ...]:
-    """Return the reasons why the stage must run again, () if its files show none.
-
-    All reasons are of one kind: changed build inputs, else changed manifests that it
-    reads, else missing or changed outputs. `explain` describes the changes in a manifest.
-    """
-    last = read_last_record(stage)
-    if last is None:
+    """Return the reasons why the stage must run again, () if its files show none."""
+    if (last := read_last_record(stage)) is None:
         return ("first time",)
-    changes = find_changes(last["inputs"], convert_to_redacted_json(stage.fingerprint))
+    inputs = canonical_json.convert_to_redacted_json(stage.fingerprint)
+    changes = canonical_json.find_changes(last["inputs"], inputs)
     if reasons := tuple(describe_input_changes(stage.kind, changes)):
         return reasons
     if reasons := tuple(_explain_changed_manifests(stage, last["reads"], explain)):
@@ -62,12 +54,12 @@ def find_rebuild_reasons(stage: Stage, explain: ChangeExplainer = lambda _: ()) 
         command = last.get("removed_by")
         removal = f": {command} removed it" if command else ", as after a failure or doit clean"
         return (f"{', '.join(missing)} is missing{removal * (missing[0] == first)}",)
-    intact = has_intact_manifests(stage)
-    return () if intact else (f"{first} was changed after this stage wrote it",)
+    changed = f"the manifest {first} was changed after the stage wrote it"
+    return () if has_intact_manifests(stage) else (changed,)
 
 
 def note_removal(manifest: PurePath, command: str) -> None:
-    """Record which command removed a manifest, so that the rebuild reason can name the command."""
+    """Record which command removed a manifest, because the rebuild reason names that command."""
     path = Path(build_record_path(manifest))
     with suppress(OSError, ValueError, TypeError):
         record = json.loads(path.read_text(encoding="utf-8"))

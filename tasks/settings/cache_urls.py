@@ -1,12 +1,8 @@
-"""Convert the URL of a remote compiler cache to the variables of ccache and sccache.
-
-Sources: ccache's doc/manual.adoc, "Remote storage backends" (4.7); sccache's docs/Redis.md,
-Webdav.md and S3.md (0.15).
-"""
+"""Convert the URL of a remote compiler cache to the variables of ccache 4.7 and sccache 0.15."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tasks.knowledge.versions import parse_major_minor
 
@@ -28,7 +24,7 @@ _USER_VARIABLES = {
 
 @dataclass(frozen=True)
 class CacheAccount:
-    """The user name and password for a server; each is "" if it is not needed."""
+    """The user name and password for a server, "" if the URL has none."""
 
     user: str
     password: str
@@ -43,50 +39,33 @@ def build_cache_variables(kind: str, version: str, url: str) -> dict[str, str]:
     """Return the variables that make a cache of this kind and version use `url`."""
     if kind == "ccache":
         old = parse_major_minor(version) < _REMOTE_STORAGE_SINCE
-        return {_USER_VARIABLES["ccache"][1 if old else 0]: _format_ccache_url(url)}
+        # ccache would send the empty user name in `redis://:PASSWORD`, which redis does not know
+        url = url.replace("redis://:", "redis://", 1)
+        timeouts = "" if "-timeout=" in url else _CCACHE_TIMEOUTS
+        return {_USER_VARIABLES["ccache"][old]: f"{url}{timeouts}"}
     parts, account = urlsplit(url), parse_cache_account(url)
     path = parts.path.strip("/")
     match parts.scheme:
         case "s3":
             variables = {"SCCACHE_BUCKET": parts.netloc, "SCCACHE_S3_KEY_PREFIX": path}
-        case "http" | "https":
+        case scheme:
+            backend, key = ("REDIS", "DB") if "redis" in scheme else ("WEBDAV", "KEY_PREFIX")
             variables = {
-                "SCCACHE_WEBDAV_ENDPOINT": f"{parts.scheme}://{_strip_credentials(parts)}",
-                "SCCACHE_WEBDAV_KEY_PREFIX": path,
-                "SCCACHE_WEBDAV_USERNAME": account.user,
-                "SCCACHE_WEBDAV_PASSWORD": account.password,
-            }
-        case _:
-            variables = {
-                "SCCACHE_REDIS_ENDPOINT": f"{parts.scheme}://{_strip_credentials(parts)}",
-                "SCCACHE_REDIS_DB": path,
-                "SCCACHE_REDIS_USERNAME": account.user,
-                "SCCACHE_REDIS_PASSWORD": account.password,
+                f"SCCACHE_{backend}_ENDPOINT": f"{scheme}://{parts.netloc.rpartition('@')[2]}",
+                f"SCCACHE_{backend}_{key}": path,
+                f"SCCACHE_{backend}_USERNAME": account.user,
+                f"SCCACHE_{backend}_PASSWORD": account.password,
             }
     return {name: value for name, value in variables.items() if value}
 
 
-def _format_ccache_url(url: str) -> str:
-    """Return the URL for ccache, with default timeouts unless the URL sets timeouts.
-
-    The colon in `redis://:PASSWORD` is removed: ccache would send an empty user name, which redis
-    does not know.
-    """
-    storage_url = url.replace("redis://:", "redis://", 1)
-    return storage_url if "-timeout=" in storage_url else f"{storage_url}{_CCACHE_TIMEOUTS}"
-
-
 def explain_unsupported_url(kind: str, features: str, url: str) -> str:
-    """Return why a cache of this kind cannot use the URL, "" if it can.
-
-    `features` is the feature list that ccache reports. With an unsupported URL, ccache fails every
-    compilation.
-    """
+    """Return why this kind of cache cannot use the URL, "" if it can. `features` are ccache's."""
     scheme = urlsplit(url).scheme
     if kind == "ccache" and f"{scheme}-storage" not in features.split():
-        return f"this ccache knows no {scheme}: take build.cache: sccache, or another server"
+        return f"this ccache does not support {scheme}: set build.cache: sccache, or another URL"
     if kind == "sccache" and "|" in url:
-        return "what stands behind the | is for ccache: take build.cache: ccache, or leave it out"
+        return "only ccache reads options after a |: remove them, or set build.cache: ccache"
     return ""
 
 
@@ -102,10 +81,7 @@ def find_url_mistake(url: str) -> str:
 
 
 def parse_cache_address(url: str) -> tuple[str, int] | None:
-    """Return the host and port of the server, None for a bucket.
-
-    Only the cache program knows the host of a bucket.
-    """
+    """Return the host and port of the server, None for a bucket, whose host is not in the URL."""
     parts = urlsplit(url.partition("|")[0])
     if parts.scheme == "s3":
         return None
@@ -119,7 +95,3 @@ def parse_cache_account(url: str) -> CacheAccount:
     if parts.scheme.startswith("redis") and parts.password is None:
         return CacheAccount("", user)
     return CacheAccount(user, password)
-
-
-def _strip_credentials(parts: SplitResult) -> str:
-    return parts.netloc.rpartition("@")[2]

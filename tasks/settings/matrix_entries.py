@@ -1,10 +1,4 @@
-"""Expand a matrix into entries, each with a name and the settings that it replaces.
-
-The expansion follows GitHub: every combination of the axes, minus those that `exclude` matches.
-Each `include` is then added to the combinations whose axes it does not change. An `include` that
-fits no combination becomes an additional entry (docs.github.com, "Running variations of jobs in a
-workflow").
-"""
+"""Expand a matrix as GitHub does (docs.github.com, "Running variations of jobs in a workflow")."""
 
 import hashlib
 import re
@@ -37,62 +31,50 @@ def split_profile_name(profile: str) -> tuple[str, str]:
 
 
 def expand_matrix(matrix: Matrix) -> dict[str, MatrixEntry]:
-    """Return every matrix entry by name, in the order of the axes.
-
-    Raises `SettingsError` if two entries would have the same name.
-    """
-    entries = [_drop_unused_cuda(entry) for entry in _apply_includes(matrix)]
-    unique_entries = list(dict.fromkeys(tuple(entry.items()) for entry in entries if entry))
-    named_entries = [(_format_entry_name(dict(entry)), dict(entry)) for entry in unique_entries]
+    """Return every matrix entry by name, in the order of the axes, or raise `SettingsError`."""
+    entries = list(_apply_includes(matrix))
+    unique_entries = [dict(items) for items in dict.fromkeys(tuple(one.items()) for one in entries)]
+    named_entries = [(_format_entry_name(entry), entry) for entry in unique_entries if entry]
     for name, count in Counter(name for name, _ in named_entries).items():
         if count > 1:
             raise SettingsError(
-                f'{count} builds of the matrix would be called "{name}"',
+                f'{count} builds of the matrix would have the name "{name}"',
                 location="matrix",
-                hint="write the same thing once: a GPU by one of its names",
+                hint="remove the duplicates: use the same name for a GPU everywhere",
             )
     return dict(named_entries)
 
 
 def find_matrix_entry(matrix: Matrix, profile: str, name: str) -> MatrixEntry:
-    """Return the matrix entry of that name.
-
-    Raises `SettingsError` if the matrix has no such entry.
-    """
+    """Return the matrix entry `name`. Raises `SettingsError` if the matrix has no such entry."""
     entries = expand_matrix(matrix)
     if name in entries:
         return entries[name]
+    message = f'the matrix of "{profile}" has no "{name}"{format_did_you_mean(name, entries)}'
+    hint = f"choose one of: {', '.join(entries)}"
     if not entries:
-        raise SettingsError(
-            f'the profile "{profile}" has no matrix', location="matrix", hint="see docs/matrix.md"
-        )
-    raise SettingsError(
-        f'the matrix of "{profile}" has no "{name}"{format_did_you_mean(name, entries)}',
-        location="matrix",
-        hint=f"choose one of: {', '.join(entries)}",
-    )
+        message, hint = f'the profile "{profile}" has no matrix', "see docs/matrix.md"
+    raise SettingsError(message, location="matrix", hint=hint)
 
 
 def _apply_includes(matrix: Matrix) -> Iterator[MatrixEntry]:
     combinations = list(_list_combinations(matrix))
     extended = [dict(entry) for entry in combinations]
-    added = []
+    added: list[MatrixEntry] = []
     for included in map(_list_axis_values, matrix.include):
-        positions = [
-            position
-            for position, entry in enumerate(combinations)
-            if _is_compatible_entry(included, entry)
-        ]
-        for position in positions:
-            extended[position].update(included)
-        if not positions:
-            added.append(included)
-    yield from (
-        {axis: entry[axis] for axis in AXIS_KEYS if axis in entry} for entry in [*extended, *added]
-    )
+        is_added = True
+        for original, entry in zip(combinations, extended, strict=True):
+            if all(original.get(axis, value) == value for axis, value in included.items()):
+                entry.update(included)
+                is_added = False
+        added += [included] * is_added
+    for result in (*extended, *added):
+        # A CPU build is the same with every toolkit
+        axes = [axis for axis in AXIS_KEYS if axis != "cuda" or result.get("gpus") != ()]
+        yield {axis: result[axis] for axis in axes if axis in result}
 
 
-def _list_combinations(matrix: Matrix) -> Iterator[MatrixEntry]:
+def _list_combinations(matrix: Matrix) -> Iterator[dict[str, AxisValue]]:
     axes = {axis: values for axis in AXIS_KEYS if (values := getattr(matrix, axis))}
     if not axes:
         return
@@ -103,50 +85,28 @@ def _list_combinations(matrix: Matrix) -> Iterator[MatrixEntry]:
             yield combination
 
 
-def _list_axis_values(entry: MatrixCombination) -> MatrixEntry:
+def _list_axis_values(entry: MatrixCombination) -> dict[str, AxisValue]:
     values = ((axis, getattr(entry, axis)) for axis in AXIS_KEYS)
     return {axis: value for axis, value in values if value is not None}
 
 
-def _is_compatible_entry(entry: MatrixEntry, combination: MatrixEntry) -> bool:
-    return all(combination.get(axis, value) == value for axis, value in entry.items())
-
-
-def _drop_unused_cuda(entry: MatrixEntry) -> MatrixEntry:
-    """Remove the CUDA axis from a CPU build, which is the same with every toolkit."""
-    is_cpu_only = entry.get("gpus") == ()
-    return {axis: value for axis, value in entry.items() if not (is_cpu_only and axis == "cuda")}
-
-
 def _format_entry_name(entry: MatrixEntry) -> str:
-    return (
-        "-".join(part for axis, value in entry.items() if (part := _format_axis_value(axis, value)))
-        or "auto"
-    )
+    parts = (_format_axis_value(axis, value) for axis, value in entry.items())
+    return "-".join(filter(None, parts)) or "auto"
 
 
 def _format_axis_value(axis: str, value: AxisValue) -> str:
-    if not isinstance(value, str):
-        return _format_gpu_names(value)
-    if value == "auto":
-        return ""
-    return {"torch": f"torch{value}", "python": f"py{value}"}.get(axis, f"cu{_remove_dots(value)}")
-
-
-def _remove_dots(version: str) -> str:
-    return version.replace(".", "")
-
-
-def _format_gpu_names(names: tuple[str, ...]) -> str:
-    if not names:
+    if isinstance(value, str):
+        labels = {"torch": f"torch{value}", "python": f"py{value}"}
+        return "" if value == "auto" else labels.get(axis, f"cu{value.replace('.', '')}")
+    if not value:
         return "cpu"
-    words = ".".join(map(_format_gpu_name, names))
+    words = ".".join(
+        f"sm{match[1]}{match[2]}"
+        if (match := _GPU_CAPABILITY.fullmatch(name))
+        else re.sub(r"[^a-z0-9]", "", name.lower())
+        for name in value
+    )
     if len(words) <= _MAX_GPU_NAMES_LENGTH:
         return words
-    return f"{len(names)}gpus.{hashlib.sha256(words.encode()).hexdigest()[:6]}"
-
-
-def _format_gpu_name(name: str) -> str:
-    if match := _GPU_CAPABILITY.fullmatch(name):
-        return f"sm{match[1]}{match[2]}"
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    return f"{len(value)}gpus.{hashlib.sha256(words.encode()).hexdigest()[:6]}"

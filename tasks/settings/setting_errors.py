@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -37,32 +38,27 @@ class Problem:
 
 
 def explain_invalid_settings(values: Mapping[str, Any], tree: Tree, error: str) -> SettingsError:
-    """Return the first problem of the values as a `SettingsError`; its hint lists the others.
-
-    `error` is the message if no problem is found.
-    """
+    """Return the main problem of the first wrong key; the hint lists the other wrong keys."""
     problems = list(find_problems(values, Settings)) or [Problem((), values, error)]
-    problem = _select_main_problem(problems)
+    # The main problem is a YAML number, else an unknown key, else the most deeply nested problem
+    problem = max(
+        (one for one in problems if one.keys[:2] == problems[0].keys[:2]),
+        key=lambda one: (isinstance(one.value, YamlNumber), one.is_unknown_key, len(one.keys)),
+    )
+    location = find_key_location(problem.keys, tree)
     message, hint = problem.message, problem.hint
     if problem.is_unknown_key:
-        message, hint = _describe_unknown_key(problem.keys, find_key_location(problem.keys, tree))
-    other_keys = sorted(
-        f"{_join_key_path(other.keys)} ({find_key_location(other.keys, tree)})"
-        for other in problems
-        if other.keys != problem.keys
+        message, hint = _describe_unknown_key(problem.keys, location)
+    others = sorted(
+        f"{'.'.join(map(str, one.keys))} ({find_key_location(one.keys, tree)})"
+        for one in problems
+        if one.keys != problem.keys
     )
-    if other_keys:
-        other_problems = f"wrong as well: {format_short_list(other_keys, _MAX_OTHER_PROBLEMS)}"
-        hint = "; ".join(part for part in (hint, other_problems) if part)
-    return SettingsError(
-        f"{_join_key_path(problem.keys)}: {message}",
-        location=find_key_location(problem.keys, tree),
-        hint=hint,
-    )
-
-
-def _join_key_path(path: KeyPath) -> str:
-    return ".".join(map(str, path))
+    if others:
+        named_others = f"wrong as well: {format_short_list(others, _MAX_OTHER_PROBLEMS)}"
+        hint = "; ".join(filter(None, (hint, named_others)))
+    message = f"{'.'.join(map(str, problem.keys))}: {message}"
+    return SettingsError(message, location=location, hint=hint)
 
 
 def find_problems(value: Any, annotation: Any, path: KeyPath = ()) -> Iterator[Problem]:
@@ -90,11 +86,10 @@ def find_problems(value: Any, annotation: Any, path: KeyPath = ()) -> Iterator[P
 
 
 def _is_valid(value: Any, variant: Any) -> bool:
-    try:
+    with suppress(ValidationError):
         convert(value, variant, strict=False)
-    except ValidationError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _find_section_problems(
@@ -107,12 +102,9 @@ def _find_section_problems(
         if key in values:
             problems += find_problems(values[key], types[key], (*path, key))
         elif default is NODEFAULT:
-            problems.append(Problem((*path, key), None, "this key must be there", "add it"))
-    problems += (
-        Problem((*path, key), values[key], "unknown key", is_unknown_key=True)
-        for key in values
-        if key not in fields
-    )
+            problems.append(Problem((*path, key), None, "this key is missing", "add it"))
+    for key in (key for key in values if key not in fields):
+        problems.append(Problem((*path, key), values[key], "unknown key", is_unknown_key=True))
     yield from problems
     if not problems:
         try:
@@ -123,7 +115,7 @@ def _find_section_problems(
 
 
 def _list_variants(annotation: Any) -> list[Any]:
-    """Return the members of a union in their order, without None, or the annotation itself."""
+    # The members of a union in their order, without None, or the annotation itself
     if get_origin(annotation) in {Literal, Annotated, tuple, dict, None}:
         return [annotation]
     return [variant for variant in get_args(annotation) if variant is not type(None)]
@@ -134,15 +126,15 @@ def _is_section(annotation: Any) -> bool:
 
 
 def _describe_wrong_value(value: Any, variants: Sequence[Any]) -> tuple[str, str]:
-    """Return the message and the hint for a wrong value."""
     expected = f"write {' or '.join(dict.fromkeys(map(_describe_type, variants)))}"
-    shown = format_yaml_value(value)
+    shown = _format_yaml_value(value)
     if value is None:
         return "it has no value", f"{expected}, or leave the key out"
     if isinstance(value, str):
         if value in _REMOVED_VALUES:
             return _REMOVED_VALUES[value], ""
-        patterns = (meta.pattern for variant in variants for meta in _list_constraints(variant))
+        constraints = [part for variant in variants for part in get_args(variant)]
+        patterns = (part.pattern for part in constraints if isinstance(part, Meta))
         if pattern := next(filter(None, patterns), None):
             return f"{shown} does not have the right form", PATTERN_HINTS.get(pattern, "")
     accepts_text = any(_describe_type(variant) == "a text" for variant in variants)
@@ -150,10 +142,6 @@ def _describe_wrong_value(value: Any, variants: Sequence[Any]) -> tuple[str, str
         kind = "a number to YAML" if isinstance(value, YamlNumber) else "not a text"
         return f"{shown} is {kind}", f'quote it: "{shown}"'
     return f"{shown} is not accepted", expected
-
-
-def _list_constraints(annotation: Any) -> tuple[Any, ...]:
-    return tuple(part for part in get_args(annotation) if isinstance(part, Meta))
 
 
 def _describe_type(annotation: Any) -> str:
@@ -168,57 +156,31 @@ def _describe_type(annotation: Any) -> str:
     return names.get(annotation, lists)
 
 
-def format_yaml_value(value: Any) -> str:
-    """Return a value as YAML writes it, but a mapping or list only as `a mapping` or `a list`."""
+def _format_yaml_value(value: Any) -> str:
     match value:
         case YamlNumber():
             return value.text
-        case bool():
-            return "true" if value else "false"
         case str():
             return f'"{value}"'
         case Mapping():
             return "a mapping"
         case list() | tuple():
             return "a list"
-    return str(value)
-
-
-def _select_main_problem(problems: Sequence[Problem]) -> Problem:
-    """Return the first key's main problem: a YAML number, else an unknown key, else the deepest."""
-    first = problems[0].keys[:2]
-    return max(
-        (problem for problem in problems if problem.keys[:2] == first),
-        key=lambda problem: (
-            isinstance(problem.value, YamlNumber),
-            problem.is_unknown_key,
-            len(problem.keys),
-        ),
-    )
+    return str(value).lower()
 
 
 def _describe_unknown_key(path: KeyPath, where: str) -> tuple[str, str]:
-    if (
-        len(path) == 1
-        and where.upper().startswith(ENV_PREFIX)
-        and (nearest := find_nearest_variable(where))
-    ):
+    is_variable = len(path) == 1 and where.upper().startswith(ENV_PREFIX)
+    if is_variable and (nearest := find_nearest_variable(where)):
         return "unknown key", f"did you mean {nearest}?"
-    known_keys = _list_known_keys(path[:-1])
-    current_name = _RENAMED_KEYS.get(path, str(path[-1]))
-    return (
-        f"unknown key{format_did_you_mean(current_name, known_keys)}",
-        f"known here: {', '.join(known_keys)}",
-    )
-
-
-def _list_known_keys(path: KeyPath) -> list[str]:
-    """Return the sorted keys of the section at this path."""
     section: Any = Settings
-    for key in path:
+    for key in path[:-1]:
         if isinstance(key, str):
             section = _find_section(get_type_hints(section, include_extras=True)[key])
-    return sorted(key for key, _ in list_fields(section))
+    known_keys = sorted(key for key, _ in list_fields(section))
+    current_name = _RENAMED_KEYS.get(path, str(path[-1]))
+    suggestion = format_did_you_mean(current_name, known_keys)
+    return f"unknown key{suggestion}", f"known here: {', '.join(known_keys)}"
 
 
 def _find_section(annotation: Any) -> Any:
@@ -230,20 +192,18 @@ def _find_section(annotation: Any) -> Any:
 
 ENV_PREFIX = "TORCHYARD__"
 PROFILE_VARIABLE = "TORCHYARD_PROFILE"
-# Variables that torchyard sets for its child processes, which can include another doit
-_EXPORTED_VARIABLES = frozenset(
-    f"TORCHYARD_{name}" for name in ("RUN", "DISTRIBUTE", "OUTCOME", "SECONDS", "MESSAGE")
+# The child processes of torchyard, which can include another doit, read the other variables
+_READ_VARIABLES = frozenset(
+    f"TORCHYARD_{name}"
+    for name in ("PROFILE", "RUN", "DISTRIBUTE", "OUTCOME", "SECONDS", "MESSAGE")
 )
 _TEST_PREFIXES = ("TORCHYARD_TEST_", "TORCHYARD_BENCHMARK_")
 
 
 def describe_unused_variables(names: Iterable[str]) -> Iterator[str]:
     """Yield a sentence for each TORCHYARD_ variable that nothing reads."""
-    for name in sorted(names):
-        is_torchyard_name = name.startswith("TORCHYARD_") and not name.startswith(
-            (ENV_PREFIX, *_TEST_PREFIXES)
-        )
-        if is_torchyard_name and name != PROFILE_VARIABLE and name not in _EXPORTED_VARIABLES:
+    for name in sorted(set(names) - _READ_VARIABLES):
+        if name.startswith("TORCHYARD_") and not name.startswith((ENV_PREFIX, *_TEST_PREFIXES)):
             nearest = find_nearest_variable(name)
             suggestion = f"; did you mean {nearest}?" if nearest else ""
             yield f"{name} is set, and nothing reads it{suggestion}"
@@ -251,7 +211,10 @@ def describe_unused_variables(names: Iterable[str]) -> Iterator[str]:
 
 def find_nearest_variable(name: str) -> str:
     """Return the known variable that is most similar to `name`, "" if none is similar."""
-    variables = (PROFILE_VARIABLE, *_list_setting_variables())
+    variables = [PROFILE_VARIABLE]
+    for section, default in list_fields(Settings):
+        keys = dict(list_fields(type(default))) if isinstance(default, Section) else ("",)
+        variables += [f"{ENV_PREFIX}{section}__{key}".rstrip("_").upper() for key in keys]
     suffix = name[len("TORCHYARD") :].lstrip("_")
     if ENV_PREFIX + "__".join(suffix.split("__")[:2]).upper() in variables:
         return ENV_PREFIX + suffix  # a mapping such as build.env accepts any name
@@ -263,14 +226,7 @@ def find_nearest_variable(name: str) -> str:
     return by_normalized_name[nearest] if nearest else ""
 
 
-def _list_setting_variables() -> Iterator[str]:
-    for name, default in list_fields(Settings):
-        keys = dict(list_fields(type(default))) if isinstance(default, Section) else ("",)
-        yield from (f"{ENV_PREFIX}{name}__{key}".rstrip("_").upper() for key in keys)
-
-
 def _normalize_variable_name(name: str) -> str:
-    """Return the name in lower case, without `torchyard` and with single underscores."""
     return re.sub(r"_+", "_", name.lower().removeprefix("torchyard")).strip("_")
 
 
@@ -279,15 +235,12 @@ def find_key_location(path: KeyPath, tree: Tree) -> str:
     node: Leaf | Tree = tree
     for depth, part in enumerate(path):
         if isinstance(node, Leaf):
-            return _find_item_location(node, path[depth:])
+            keys, lines = path[depth:], node.lines
+            locations = (lines.get(keys[:length]) for length in range(len(keys), 0, -1))
+            return next(filter(None, locations), node.location)
         if part not in node:
             break
         node = node[part]
     while isinstance(node, dict) and node:
         node = next(iter(node.values()))
     return node.location if isinstance(node, Leaf) else "config"
-
-
-def _find_item_location(leaf: Leaf, path: KeyPath) -> str:
-    locations = (leaf.lines.get(path[:length]) for length in range(len(path), 0, -1))
-    return next((location for location in locations if location), leaf.location)

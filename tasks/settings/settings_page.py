@@ -1,10 +1,4 @@
-"""Render docs/settings.md and config/schema.json from the settings model.
-
-The page has every key with its type, default, description, an example, and the stages that run
-again after a change. `python -m tasks.cli.generated_files` writes both files; a test checks them.
-Types, defaults and texts come from the model, examples and stages from
-`tasks.settings.settings_page`.
-"""
+"""Render docs/settings.md and config/schema.json for `python -m tasks.cli.generated_files`."""
 
 import ast
 import inspect
@@ -27,7 +21,7 @@ from tasks.settings.values import Section, list_fields
 def render_json_schema() -> str:
     """Return the content of config/schema.json."""
     definitions = msgspec_json.schema(Settings)["$defs"]
-    for model in _list_models(Section):
+    for model in Section.__subclasses__():
         properties = definitions[model.__name__]["properties"]
         docstrings = dict(_read_field_docstrings(model))
         definitions[model.__name__]["properties"] = {
@@ -40,14 +34,7 @@ def render_json_schema() -> str:
     return format_canonical_json(schema)
 
 
-def _list_models(base: type[Section]) -> Iterator[type[Section]]:
-    for model in base.__subclasses__():
-        yield model
-        yield from _list_models(model)
-
-
 def _read_field_docstrings(model: type[Section]) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a class, each with the docstring that follows it."""
     source = ast.parse(textwrap.dedent(inspect.getsource(model)))
     for statement, following in pairwise(getattr(source.body[0], "body", ())):
         match statement, following:
@@ -65,10 +52,10 @@ def _normalize_schema_node(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     normalized = {key: _normalize_schema_node(value) for key, value in node.items()}
-    if isinstance(normalized.get("description"), str):
-        normalized["description"] = " ".join(normalized["description"].split())
-    if isinstance(normalized.get("pattern"), str):
-        normalized["pattern"] = normalized["pattern"].replace(r"\Z", "$")
+    if isinstance(text := normalized.get("description"), str):
+        normalized["description"] = " ".join(text.split())
+    if isinstance(text := normalized.get("pattern"), str):
+        normalized["pattern"] = text.replace(r"\Z", "$")
     return normalized
 
 
@@ -77,10 +64,7 @@ _EXAMPLE_SHA256 = "0" * 64
 
 @dataclass(frozen=True)
 class SettingExample:
-    """An example `value`, and the `stages` that run again if the setting changes.
-
-    `required_keys` are other keys of the section that the setting needs to be valid.
-    """
+    """An example `value`, other keys that it requires, and the stages that run after a change."""
 
     value: Any
     stages: tuple[str, ...] = ()
@@ -220,40 +204,22 @@ _PATTERN_DESCRIPTIONS = {
 def render_settings_page() -> str:
     """Return the content of docs/settings.md."""
     schema = json.loads(render_json_schema())
-    parts = [
-        _PAGE_HEADER,
-        *_render_plain_keys(schema),
-        *_render_sections(schema),
-        *_render_extension(schema),
-    ]
-    return "".join(parts).rstrip("\n") + "\n"
-
-
-def _render_plain_keys(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys that are not in a section."""
-    yield "## Without a section\n\n"
+    keys, sections = [f"{_PAGE_HEADER}## Without a section\n\n"], []
     for name, default in list_fields(Settings):
         if not isinstance(default, Section):
-            yield _render_key(name, schema["properties"][name], SETTING_EXAMPLES[name])
-
-
-def _render_sections(schema: Mapping[str, Any]) -> Iterator[str]:
-    for name, default in list_fields(Settings):
-        if not isinstance(default, Section):
+            keys.append(_render_key(name, schema["properties"][name], SETTING_EXAMPLES[name]))
             continue
         section = schema["$defs"][schema["properties"][name]["$ref"].rpartition("/")[2]]
-        yield f"## {name}\n\n{section['description']}\n\n"
+        sections.append(f"## {name}\n\n{section['description']}\n\n")
         for key, _ in list_fields(type(default)):
-            dotted = f"{name}.{key}"
-            yield _render_key(dotted, section["properties"][key], SETTING_EXAMPLES[dotted])
-
-
-def _render_extension(schema: Mapping[str, Any]) -> Iterator[str]:
-    section = schema["$defs"]["Extension"]
-    yield f"## One of extensions\n\n{section['description']}\n\n"
+            described, example = section["properties"][key], SETTING_EXAMPLES[f"{name}.{key}"]
+            sections.append(_render_key(f"{name}.{key}", described, example))
+    extension = schema["$defs"]["Extension"]
+    sections.append(f"## One of extensions\n\n{extension['description']}\n\n")
     for key, example in EXTENSION_EXAMPLES.items():
-        key_schema = section["properties"][key]
-        yield _render_key(f"extensions.{key}", key_schema, example, [build_example_extension(key)])
+        described, whole = extension["properties"][key], [build_example_extension(key)]
+        sections.append(_render_key(f"extensions.{key}", described, example, whole))
+    return "".join((*keys, *sections)).rstrip("\n") + "\n"
 
 
 def build_example_extension(key: str) -> dict[str, Any]:
@@ -269,24 +235,16 @@ def _render_key(
     name, _, key = dotted.partition(".")
     value = whole or ({**example.required_keys, key: example.value} if key else example.value)
     stages = ", ".join(f"`{stage}`" for stage in example.stages) or "*nothing*"
-    default = (
-        f" **Default** {_format_default(described['default'])}." if "default" in described else ""
-    )
+    default = described.get("default")
+    text = default if isinstance(default, str) else json.dumps(default)
+    default_note = f" **Default** `{text}`." if "default" in described else ""
+    flow = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000)
+    line = flow.removesuffix("...\n").rstrip("\n")
     return (
         f"### {dotted}\n\n{described['description']}\n\n"
-        f"**Type** {_describe_type(described)}.{default} **Runs again** {stages}.\n\n"
-        f"```yaml\n{name}: {_dump_yaml_line(value)}\n```\n\n"
+        f"**Type** {_describe_type(described)}.{default_note} **Runs again** {stages}.\n\n"
+        f"```yaml\n{name}: {line}\n```\n\n"
     )
-
-
-def _dump_yaml_line(value: Any) -> str:
-    """Return the value in one line, in the style of the profiles."""
-    flow = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000)
-    return flow.removesuffix("...\n").rstrip("\n")
-
-
-def _format_default(value: Any) -> str:
-    return f"`{json.dumps(value) if not isinstance(value, str) else value}`"
 
 
 def _describe_type(described: Mapping[str, Any]) -> str:
@@ -294,10 +252,8 @@ def _describe_type(described: Mapping[str, Any]) -> str:
         return " or ".join(dict.fromkeys(map(_describe_type, described["anyOf"])))
     if "$ref" in described:
         return _MODEL_DESCRIPTIONS[described["$ref"].rpartition("/")[2]]
-    if "enum" in described and len(described["enum"]) == 1:
-        return f"`{described['enum'][0]}`"
-    if "enum" in described:
-        return "one of " + ", ".join(f"`{word}`" for word in described["enum"])
+    if words := described.get("enum"):
+        return "one of " * (len(words) > 1) + ", ".join(f"`{word}`" for word in words)
     if described["type"] == "array":
         return f"list ({_describe_type(described['items'])})"
     pattern = described.get("pattern", "").removesuffix("$") + r"\Z"

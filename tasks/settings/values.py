@@ -50,11 +50,9 @@ PATTERN_HINTS = {
     SIZE_PATTERN: 'write auto, or a whole number with M, G or T, such as "20G"',
     LOCAL_VERSION_PATTERN: "write auto, none, or lower-case letters and digits with dots between",
     REMOTE_PATTERN: "write redis://host:6379, rediss://…, http://host/path, https://… or s3://bucket/prefix",
-    LOCAL_PART_PATTERN: 'write what stands behind the + of a version: "cu132.sm120.g1a2b3c4"',
-    HOST_PATTERN: 'write a name or an address with the jobs it takes: "10.0.0.5/8", '
-    '"builder:3632/16,lzo", or "me@builder/8" for ssh',
-    SDIST_PATTERN: 'write name and exact version, such as "torch-cluster==1.6.3": what a '
-    "bare name gives can change",
+    LOCAL_PART_PATTERN: 'write the part after the + of a version: "cu132.sm120.g1a2b3c4"',
+    HOST_PATTERN: 'write HOST[:PORT]/JOBS[,lzo], such as "10.0.0.5/8", or "me@builder/8" for ssh',
+    SDIST_PATTERN: 'write the name and an exact version, such as "torch-cluster==1.6.3"',
     REQUIREMENT_PATTERN: 'write a package and, where it matters, a range: "setuptools>=77,<82"',
 }
 
@@ -72,14 +70,14 @@ def reject_option(text: str) -> str:
 def check_git_url(text: str) -> str:
     """Return the URL, or raise `ValueError` if git would run a command for it."""
     if text.startswith("ext::") or "\n" in text:
-        raise ValueError("this kind of git URL runs commands and is not accepted")
+        raise ValueError("this git URL is not accepted, because git would run a command for it")
     return reject_option(text)
 
 
 def reject_torch(text: str) -> str:
     """Reject torch in a package list: everything is built against the torch of the profile."""
     if re.split(r"[^\w.-]", text)[0].lower() == "torch":
-        raise ValueError("torch is that of this profile (torch.version), never a package beside it")
+        raise ValueError("the profile installs torch itself: remove it here and set torch.version")
     return text
 
 
@@ -104,8 +102,8 @@ def reject_secret_name(name: str) -> str:
     """Reject a variable with a secret name, because env is written to scripts and manifests."""
     if is_secret_name(name):
         raise ValueError(
-            f"{name} reads like a secret, and what stands here is written to files and logs; "
-            "give it to the tool that needs it through that tool's own configuration"
+            f"{name} looks like a secret, but this setting is written to files and logs: "
+            "put the secret into the configuration of the tool that needs it"
         )
     return name
 
@@ -128,32 +126,15 @@ DoctorCheckName = Annotated[str, Meta(extra_json_schema={"enum": list(CHECK_IDS)
 CacheMode = Literal["auto", "ccache", "sccache", "off"]
 CacheUrl = Annotated[str, Meta(pattern=REMOTE_PATTERN)]
 DistributionMode = Literal["off", "distcc", "icecream"]
-ValidationCheckName = Literal[
-    "import",
-    "version",
-    "cuda",
-    "archs",
-    "machine_code",
-    "device",
-    "matmul",
-    "reduction",
-    "convolution",
-    "autograd",
-    "graph",
-    "speed",
-    "compile",
-    "nccl",
-    "extensions",
-]
+_TorchCheck = Literal["import", "version", "cuda", "archs", "machine_code", "device", "matmul"]
+_KernelCheck = Literal["reduction", "convolution", "autograd", "graph", "speed", "compile", "nccl"]
+ValidationCheckName = Literal[_TorchCheck, _KernelCheck, "extensions"]
 VariableName = Annotated[str, Meta(pattern=VARIABLE_PATTERN)]
 EnvironmentVariables = dict[VariableName, str]
 
 
 class InvalidKeyError(ValueError):
-    """An invalid value of the right type.
-
-    `keys` are the keys and list positions that lead from the section to the value.
-    """
+    """An invalid value of the right type. `keys` lead from the section to the value."""
 
     def __init__(self, keys: tuple[str | int, ...], why: str) -> None:
         super().__init__(why)
@@ -167,9 +148,8 @@ class StrictModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class Section(StrictModel, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A group of keys of the settings.
 
-    `checks` maps a key to a function, for rules that the type cannot express. The function gets the
-    value, each item of a list, or each name of a mapping. It returns the value to use, or raises
-    `ValueError`.
+    `checks` has a function for each key with rules that a type cannot express. The function gets
+    the value, each item of a list or each name of a mapping, and returns it or raises `ValueError`.
     """
 
     checks: ClassVar[Mapping[str, Callable[[str], str]]] = {}
@@ -204,17 +184,19 @@ def list_fields(section: type[StrictModel]) -> Iterator[tuple[str, Any]]:
 def dump_section(section: StrictModel, *, with_defaults: bool = True) -> dict[str, Any]:
     """Return the keys and values of a section as plain data for JSON or YAML."""
     return {
-        key: _dump_value(value, with_defaults)
+        key: dump_value(value, with_defaults=with_defaults)
         for key, default in list_fields(type(section))
         if (value := getattr(section, key)) != default or with_defaults
     }
 
 
-def _dump_value(value: Any, with_defaults: bool) -> Any:
-    if isinstance(value, StrictModel):
-        return dump_section(value, with_defaults=with_defaults)
-    if isinstance(value, tuple):
-        return [_dump_value(item, with_defaults) for item in value]
-    if isinstance(value, dict):
-        return {key: _dump_value(item, with_defaults) for key, item in value.items()}
+def dump_value(value: Any, *, with_defaults: bool = False) -> Any:
+    """Return a value of the settings as plain data for JSON or YAML."""
+    match value:
+        case StrictModel():
+            return dump_section(value, with_defaults=with_defaults)
+        case tuple():
+            return [dump_value(item, with_defaults=with_defaults) for item in value]
+        case dict():
+            return {key: dump_value(value[key], with_defaults=with_defaults) for key in value}
     return value

@@ -1,7 +1,4 @@
-"""Parse YAML into trees that keep the file and line of each value.
-
-Only plain data is accepted: no tags, no aliases, no duplicate keys.
-"""
+"""Parse YAML without tags and aliases, and keep the file and line of each value."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,7 +25,7 @@ class YamlNumber:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value and where it is set: `config/local.yaml:12` or the name of a variable.
+    """A value and where it is set: `config/local.yaml:12` or the name of an environment variable.
 
     `lines` has the locations of values inside a list, by index and key.
     """
@@ -52,7 +49,7 @@ def parse_yaml_tree(text: str, name: str) -> Tree:
     if not isinstance(node, yaml.MappingNode):
         raise SettingsError(
             "the file must hold keys and values",
-            location=_format_location(name, node.start_mark.line),
+            location=format_location(name, node.start_mark.line),
             hint='write each setting as "key: value"',
         )
     return _build_tree(node, name)
@@ -72,26 +69,22 @@ def _compose_node(text: str, name: str) -> yaml.Node | None:
     try:
         for event in yaml.parse(text, Loader=_Loader):
             if isinstance(event, yaml.AliasEvent):
-                location = (
-                    _format_location(name, event.start_mark.line) if event.start_mark else name
-                )
-                raise SettingsError(
-                    "a YAML alias is not accepted", location=location, hint="write the value out"
-                )
+                line = event.start_mark.line if event.start_mark else 0
+                location = format_location(name, line)
+                hint = "write the value out"
+                raise SettingsError("a YAML alias is not accepted", location=location, hint=hint)
         node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position)
-        raise SettingsError(
-            f"not readable as YAML: {error.reason}", location=_format_location(name, line)
-        ) from error
+        location = format_location(name, text.count("\n", 0, error.position))
+        raise SettingsError(f"not readable as YAML: {error.reason}", location=location) from error
     except yaml.MarkedYAMLError as error:
-        location = _format_location(name, error.problem_mark.line) if error.problem_mark else name
+        location = format_location(name, error.problem_mark.line) if error.problem_mark else name
         raise SettingsError(f"not readable as YAML: {error.problem}", location=location) from error
     return node
 
 
-def _format_location(name: str, line: int) -> str:
-    """Return `name:line` for a file, and only the name for a variable, whose text is short."""
+def format_location(name: str, line: int) -> str:
+    """Return `name:line` for a file, and only `name` for an environment variable."""
     return f"{name}:{line + 1}" if name.endswith((".yaml", ".lock")) else name
 
 
@@ -103,23 +96,21 @@ def _build_tree(node: yaml.MappingNode, name: str) -> Tree:
             tree[key] = _build_tree(child, name)
         else:
             lines = dict(_find_item_locations(child, name))
-            tree[key] = Leaf(
-                _convert_node(child, name), _format_location(name, child.start_mark.line), lines
-            )
+            location = format_location(name, child.start_mark.line)
+            tree[key] = Leaf(_convert_node(child, name), location, lines)
     return tree
 
 
 def _list_mapping_pairs(node: yaml.MappingNode, name: str) -> list[tuple[str, yaml.Node]]:
     pairs: dict[str, yaml.Node] = {}
     for key_node, child in node.value:
-        location = _format_location(name, key_node.start_mark.line)
+        location = format_location(name, key_node.start_mark.line)
         key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else ""
         if not key or key == "<<":
             raise SettingsError("a key must be a plain word", location=location)
         if key in pairs:
-            raise SettingsError(
-                f'the key "{key}" is there twice', location=location, hint="keep one of them"
-            )
+            hint = "keep one of them"
+            raise SettingsError(f'the key "{key}" is there twice', location=location, hint=hint)
         pairs[key] = child
     return list(pairs.items())
 
@@ -132,10 +123,9 @@ def _find_item_locations(node: yaml.Node, name: str) -> Iterator[tuple[tuple[Any
     elif isinstance(node, yaml.MappingNode):
         items = list(_list_mapping_pairs(node, name))
     for key, child in items:
-        yield (key,), _format_location(name, child.start_mark.line)
-        yield from (
-            ((key, *path), location) for path, location in _find_item_locations(child, name)
-        )
+        yield (key,), format_location(name, child.start_mark.line)
+        for path, location in _find_item_locations(child, name):
+            yield (key, *path), location
 
 
 def _convert_node(node: yaml.Node | None, name: str) -> Any:
@@ -156,7 +146,7 @@ def _require_plain_tag(node: yaml.Node, name: str) -> None:
     if node.tag not in _PLAIN_TAGS:
         raise SettingsError(
             f"the YAML tag {node.tag} is not accepted",
-            location=_format_location(name, node.start_mark.line),
+            location=format_location(name, node.start_mark.line),
             hint="write plain text, numbers, true/false, lists and mappings; "
             "quote a text that looks like a date",
         )
@@ -177,22 +167,15 @@ def merge_tree(into: Tree, tree: Tree) -> None:
     """Merge `tree` into `into`: mappings are merged, all other values are replaced."""
     for key, value in tree.items():
         present = into.get(key)
-        if isinstance(present, dict) and _is_empty_mapping(value):
-            continue
         if isinstance(value, dict):
-            branch = present if isinstance(present, dict) else {}
-            into[key] = branch
+            into[key] = branch = present if isinstance(present, dict) else {}
             merge_tree(branch, value)
-        else:
+        elif not isinstance(present, dict) or value.value != {}:
             into[key] = value
 
 
-def _is_empty_mapping(value: Leaf | Tree) -> bool:
-    return isinstance(value, Leaf) and value.value == {}
-
-
 def split_tree(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values of the tree, and where each value is set, by dotted key."""
+    """Return the nested values of the tree, and where each value is set, by dotted key."""
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for key, node in tree.items():
@@ -208,9 +191,8 @@ def split_tree(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, 
 def list_item_origins(tree: Tree, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the dotted key of every value inside a list, and where the value is set."""
     for key, node in tree.items():
-        dotted = f"{prefix}{key}"
         if isinstance(node, Leaf):
             for path, location in node.lines.items():
-                yield ".".join(map(str, (dotted, *path))), location
+                yield prefix + ".".join(map(str, (key, *path))), location
         else:
-            yield from list_item_origins(node, f"{dotted}.")
+            yield from list_item_origins(node, f"{prefix}{key}.")

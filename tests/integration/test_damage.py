@@ -110,7 +110,7 @@ def test_a_number_in_a_manifest_that_a_disk_changed_is_noticed(site: Site) -> No
     path = site.file(f"{BUILD}/wheel.json")
     before = path.read_text("utf-8")
     path.write_text(before.replace("2.6.0", "2.6.1"), "utf-8")
-    assert "wheel.json was changed after this stage wrote it" in site.mended()
+    assert "wheel.json was changed after the stage wrote it" in site.mended()
     assert path.read_text("utf-8") == before
 
 

@@ -66,7 +66,7 @@ def test_two_workers_share_the_objects_and_off_compiles_nothing_again(
     assert sum(by_host.values()) >= _MANY, out
     for one in workers:
         assert by_host[one.address] >= _MANY // 4, "both have their part"
-        assert f"{by_host[one.address]} at {one.address}" in out
+        assert f"{by_host[one.address]} to {one.address}" in out
     assert machine.last()["jobs"] > 4, "jobs of this machine and of both"
     assert not [item for item in machine.last()["objects"] if "peak_mib" in item]
     there, made = objects(machine), objects_made(machine)
@@ -161,7 +161,7 @@ def test_icecream_has_torch_and_an_extension_compiled_by_a_worker(
         sent = [run["workers"]["by_host"].get(worker.address, 0) for run in (compiled, built)]
         assert min(sent) > 0, out
         assert sum(sent) <= worker.compiled
-        assert f"icecc had {sent[0]} at {worker.address}, " in out
+        assert f"icecc distributed the compilations: {sent[0]} to {worker.address}, " in out
 
         code, out = yard.doit("build")
         assert code == 0, out

@@ -105,7 +105,7 @@ def test_matrix_without_variation_has_no_entries() -> None:
 
 
 def test_one_gpu_under_two_names_is_refused() -> None:
-    with pytest.raises(SettingsError, match='2 builds of the matrix would be called "rtx5090"'):
+    with pytest.raises(SettingsError, match='2 builds of the matrix would have the name "rtx5090"'):
         names(gpus=["RTX 5090", "RTX5090"])
 
 
@@ -125,8 +125,8 @@ def test_entry_overrides_all_settings_and_states_its_origin(yard: Path) -> None:
     assert loaded.settings.torch.version == "2.14.1"
     assert loaded.settings.target.gpus == ("12.0",)
     assert loaded.settings.toolkit.version == "13.2"
-    assert loaded.origin["torch.version"] == f"config/profiles/mine.yaml:3 (cell {name})"
-    assert loaded.origin["toolkit.version"] == f"config/profiles/mine.yaml:5 (cell {name})"
+    assert loaded.origin["torch.version"] == f"config/profiles/mine.yaml:3 (matrix entry {name})"
+    assert loaded.origin["toolkit.version"] == f"config/profiles/mine.yaml:5 (matrix entry {name})"
     assert loaded.profile == f"mine@{name}"
     assert load_settings(yard / "config", "mine", {}).settings.torch.version == "2.10.0"
 

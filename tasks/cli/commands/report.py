@@ -12,7 +12,7 @@ from typing import Any
 from tasks.core.errors import TorchyardError
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog.anonymizer import Anonymizer
-from tasks.runlog.build_results import ManifestDocuments, collect_results, merge_run_outputs
+from tasks.runlog.build_results import ManifestDocuments, collect_results
 from tasks.runlog.perfetto_trace import build_trace
 from tasks.runlog.report_graphics import encode_embedded_json
 from tasks.runlog.report_page import build_page_values, format_headline, format_markdown
@@ -42,8 +42,7 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
     homes, users = operating_system.list_home_folders(), operating_system.list_user_names()
     anonymizer = Anonymizer(str(subject.root), homes, users, hosts)
     anonymized = anonymizer.clean_value(chosen)
-    manifests = merge_run_outputs(_read_manifests(build), chosen)
-    results = anonymizer.clean_value(collect_results(manifests, chosen))
+    results = anonymizer.clean_value(collect_results(read_manifests(build), chosen))
     title = format_headline(anonymized, is_run_active(records, chosen))
     comparison = compare_runs(anonymized, anonymizer.clean_value(other)) if other else None
     page = build_page_values(anonymized, title, results, comparison, newest=newest)
@@ -91,13 +90,13 @@ def _find_run(records: Path, name: str, runs: Iterator[Run], later: list[Run]) -
     raise TorchyardError(f'there is no run "{name}"', location=str(records), hint=hint)
 
 
-def _read_manifests(build: Path) -> ManifestDocuments:
-    names = ("source", "deps", "wheel", "validate")
-    source, deps, wheel, validate = (read_manifest_or_empty(build / f"{it}.json") for it in names)
-    paths = sorted((build / "extensions").glob("*.json"))
-    manifests = (path for path in paths if not path.name.endswith(".record.json"))
-    extensions = tuple(map(read_manifest_or_empty, manifests))
-    return ManifestDocuments(source, deps, wheel, validate, extensions)
+def read_manifests(build: Path) -> ManifestDocuments:
+    """Return the manifests in `build`; a missing, truncated or malformed manifest is {}."""
+    paths = {name: build / f"{name}.json" for name in ("source", "deps", "wheel", "validate")}
+    for path in sorted((build / "extensions").glob("*.json")):
+        if not path.name.endswith(".record.json"):
+            paths[f"extensions:{path.stem}"] = path
+    return {stage: read_manifest_or_empty(path) for stage, path in paths.items()}
 
 
 def read_manifest_or_empty(path: Path) -> Mapping[str, Any]:

@@ -110,12 +110,14 @@ def test_single_credential_is_password_for_redis_and_user_elsewhere() -> None:
 
 def test_url_with_unsupported_storage_is_explained() -> None:
     assert not explain_unsupported_url("ccache", "file-storage redis-storage", "redis://h")
-    assert "knows no redis" in explain_unsupported_url("ccache", "file-storage", "redis://h")
-    assert "knows no s3" in explain_unsupported_url(
+    assert "does not support redis" in explain_unsupported_url(
+        "ccache", "file-storage", "redis://h"
+    )
+    assert "does not support s3" in explain_unsupported_url(
         "ccache", "file-storage redis-storage http-storage", "s3://b"
     )
     assert not explain_unsupported_url("sccache", "", "s3://b")
-    assert "is for ccache" in explain_unsupported_url("sccache", "", "redis://h|read-only")
+    assert "only ccache reads" in explain_unsupported_url("sccache", "", "redis://h|read-only")
 
 
 def test_url_attributes_are_not_part_of_address() -> None:
@@ -404,7 +406,7 @@ def test_password_is_accepted_only_from_environment(yard: Path) -> None:
     write(yard, f"build: {{cache_remote: '{URL}'}}\n")
     with pytest.raises(SettingsError) as error:
         load_settings(yard / "config", "mine", {})
-    assert "config/profiles/mine.yaml:1: build.cache_remote: this URL has a password" in str(
+    assert "config/profiles/mine.yaml:1: build.cache_remote: this URL contains a password" in str(
         error.value
     )
     assert "hunter2" not in str(error.value)

@@ -17,7 +17,6 @@ from tasks.runlog.anonymizer import Anonymizer
 from tasks.settings.compile_workers import (
     DISTRIBUTE_SCRIPT,
     DISTRIBUTE_VARIABLE,
-    CompilationCounts,
     DistributionSettings,
     DistributorKind,
     Worker,
@@ -25,6 +24,7 @@ from tasks.settings.compile_workers import (
     build_distribution_settings,
     count_compilations,
     find_worker_names,
+    format_compilation_counts,
     parse_worker,
 )
 from tasks.settings.layers_io import load_settings
@@ -81,17 +81,17 @@ def read_settings_error(folder: Path, build: str) -> str:
         ("{hosts: ['a b/4']}", "build.hosts.0"),
         ("{hosts: ['a/4,cpp']}", "build.hosts.0"),
         ("{hosts: ['me@builder:22/4']}", "~/.ssh/config"),
-        ("{hosts: [a/2, localhost/2]}", "build.hosts.1: this machine has its own slots"),
+        ("{hosts: [a/2, localhost/2]}", "build.hosts.1: localhost is not a worker"),
         ("{hosts: [a:99999/2]}", 'build.hosts.0: "a:99999/2": a port is a number from 1 to 65535'),
         ("{hosts: [a:0]}", "a port is a number from 1"),
-        ("{distribute: distcc}", "build.distribute: distcc needs build.hosts"),
+        ("{distribute: distcc}", "build.distribute: distcc requires build.hosts"),
         ("{distribute: distcc, hosts: [a/2, a/4]}", "build.hosts: a host is listed twice"),
         (
             "{distribute: distcc, hosts: [a/2], cache: sccache}",
-            "build.distribute: sccache hands nothing on to distcc: take build.cache",
+            "build.distribute: sccache cannot use distcc: set build.cache",
         ),
-        ("{distribute: icecream, hosts: [a/2, b/2]}", "one entry, the scheduler"),
-        ("{distribute: icecream, hosts: ['a/2,lzo']}", "takes its scheduler and a number"),
+        ("{distribute: icecream, hosts: [a/2, b/2]}", "one entry, its scheduler"),
+        ("{distribute: icecream, hosts: ['a/2,lzo']}", "requires the address of the scheduler"),
         (
             "{distribute: sccache-dist, hosts: [a/2], cache: sccache}",
             "sccache-dist is no longer supported: set build.distribute: distcc or icecream",
@@ -110,13 +110,11 @@ def test_invalid_host_is_reported_with_line_or_variable(yard: Path) -> None:
     (config / "local.yaml").write_text(
         'build:\n  hosts: ["a/2",\n    "localhost/4"]\n', encoding="utf-8"
     )
-    with pytest.raises(
-        SettingsError, match=r"^config/local\.yaml:3: build\.hosts\.1: this machine"
-    ):
+    with pytest.raises(SettingsError, match=r"^config/local\.yaml:3: build\.hosts\.1: localhost"):
         load_settings(config, "mine", {})
     (config / "local.yaml").unlink()
     name = "TORCHYARD__BUILD__DISTRIBUTE"
-    with pytest.raises(SettingsError, match=rf"^{name}: build\.distribute: distcc needs"):
+    with pytest.raises(SettingsError, match=rf"^{name}: build\.distribute: distcc requires"):
         load_settings(config, "mine", {name: "distcc"})
 
 
@@ -131,8 +129,11 @@ def test_compilations_per_host_are_read_from_distcc_log() -> None:
         "distcc[11] compile d.cpp on 10.0.0.5:3632/4 failed",
     ]
     counts = count_compilations("distcc", log)
-    assert counts == CompilationCounts({"10.0.0.5": 1, "b": 1, "here": 1})
-    assert counts.format_summary("distcc") == "distcc had 1 at 10.0.0.5, 1 at b, 1 here compiled"
+    assert counts == {"10.0.0.5": 1, "b": 1, "here": 1}
+    assert (
+        format_compilation_counts("distcc", counts)
+        == "distcc distributed the compilations: 1 to 10.0.0.5, 1 to b, 1 to this machine"
+    )
 
 
 def test_compilations_per_host_are_read_from_icecream_log() -> None:
@@ -142,7 +143,7 @@ def test_compilations_per_host_are_read_from_icecream_log() -> None:
         "ICECC[8] 2026-11-22 21:37:36: building myself, but telling localhost",
         "ICECC[9] 2026-11-22 21:37:56: neither -c nor -S argument, building locally",
     ]
-    assert count_compilations("icecream", log) == CompilationCounts({"10.0.0.5": 1, "here": 1})
+    assert count_compilations("icecream", log) == {"10.0.0.5": 1, "here": 1}
 
 
 def test_report_hides_worker_names() -> None:
@@ -151,9 +152,9 @@ def test_report_hides_worker_names() -> None:
     )
     assert hosts == ("builder2", "10.0.0.5")
     cleaned = Anonymizer(hosts=hosts).clean_text(
-        "distcc had 3 at 10.0.0.5, 4 at builder2, 0 here compiled"
+        "distcc distributed the compilations: 3 to 10.0.0.5, 4 to builder2, 0 to this machine"
     )
-    assert cleaned == "distcc had 3 at HOST, 4 at HOST, 0 here compiled"
+    assert cleaned == "distcc distributed the compilations: 3 to HOST, 4 to HOST, 0 to this machine"
 
 
 @posix_only
@@ -250,7 +251,7 @@ def test_failed_build_keeps_compilations_per_worker(
     with pytest.raises(TorchyardError, match="no more"), start as distributed:
         build(distributed)
     assert distributed.noted == {"workers": {"kind": "distcc", "by_host": {"a": 1}}}
-    assert list(heard) == ["distcc had 1 at a, 0 here compiled"]
+    assert list(heard) == ["distcc distributed the compilations: 1 to a, 0 to this machine"]
     assert not (tmp_path / "log").exists()
 
 

@@ -57,7 +57,7 @@ def test_error_in_other_section_is_ignored() -> None:
         ("strategy: prebuilt", "strategy: prebuilt\n  more: 1", "mine.more: unknown key"),
         ("python: '3.12'", "python: 3.12", "mine.python"),
         ("python: '3.12'", "python: &a '3.12'\n  b: *a", "alias"),
-        ("  release: 2.15.0\n", "", "mine.release: this key must be there"),
+        ("  release: 2.15.0\n", "", "mine.release: this key is missing"),
         ("  platform", "<<<<<<< HEAD\n  platform", "does not begin a section"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.runlog.build_results import ManifestDocuments, collect_results, merge_run_outputs
+from tasks.runlog.build_results import collect_results
 from tasks.runlog.run_record import Run, StageRun
 
 COMMIT = {"commit": "2f81284b0e8e"}
@@ -35,18 +35,14 @@ def did(stage: str, outputs: dict[str, Any], outcome: str = "changed") -> StageR
     ],
 )
 def test_torch_is_told_by_what_made_it(run: Run, source: dict[str, Any], made: str) -> None:
-    [torch] = collect_results(
-        merge_run_outputs(ManifestDocuments(source, {}, WHEEL, {}), run), run
-    ).parts
+    [torch] = collect_results({"source": source, "wheel": WHEEL}, run).parts
     assert torch.origin == made
 
 
 def test_an_extension_of_an_earlier_run_is_told_as_one() -> None:
-    lying = ManifestDocuments({}, {}, {}, {}, (EXTENSION,))
+    lying = {"extensions:a": EXTENSION}
     now, before = run_of("source", did("extensions:a", EXTENSION)), run_of("source")
-    told = [
-        collect_results(merge_run_outputs(lying, run), run).parts[0].origin for run in (now, before)
-    ]
+    told = [collect_results(lying, run).parts[0].origin for run in (now, before)]
     assert told == [
         "commit 901f49d00000, clean",
         "commit 901f49d00000, clean, from an earlier run",

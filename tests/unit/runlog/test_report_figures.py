@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.runlog.report_page import list_settings
+from tasks.runlog.build_results import BuildResults
+from tasks.runlog.report_page import build_page_values, list_settings
 from tasks.runlog.run_record import Edge, Run, StageRun
 from tasks.runlog.run_statistics import (
     MAX_FOLDERS,
@@ -18,7 +19,6 @@ from tasks.runlog.run_statistics import (
     classify_output,
     compare_runs,
     compute_concurrency,
-    compute_mean_jobs,
     compute_span,
     find_comparable_run,
     find_slowest,
@@ -80,7 +80,10 @@ def test_an_edge_takes_the_lowest_slot_that_is_free() -> None:
     found = [Edge("a", 0, 4), Edge("b", 1, 2), Edge("c", 2, 3), Edge("d", 4, 5)]
     assert assign_slots(found) == (0, 1, 1, 0)
     assert compute_span(found) == (0, 5)
-    assert compute_mean_jobs(found) == pytest.approx(7 / 5)
+    run = Run("", "", (), "p", 1, stages=(StageRun("compile", 0, edges=tuple(found)),))
+    results = BuildResults((), "", "", "", (), ())
+    built = build_page_values(run, "", results, None, newest=True)["built"]
+    assert built["mean"] == pytest.approx(7 / 5)
 
 
 @pytest.mark.parametrize(

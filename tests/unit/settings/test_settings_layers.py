@@ -194,13 +194,16 @@ def test_unrelated_variables_are_ignored(config: Path) -> None:
         (
             {"TORCHYARD__TARGET": "{gpus: auto}", "TORCHYARD__TARGET__GPUS": "[]"},
             (
-                "TORCHYARD__TARGET__GPUS: this variable and another set the same key\n"
-                "  → keep one of them"
+                "TORCHYARD__TARGET__GPUS: this variable and another one set target.gpus\n"
+                "  → unset one of the two variables"
             ),
         ),
         (
             {"TORCHYARD__PYTHON": "3.12", "torchyard__python": "3.13"},
-            "torchyard__python: this variable and another set the same key\n  → keep one of them",
+            (
+                "torchyard__python: this variable and another one set python\n"
+                "  → unset one of the two variables"
+            ),
         ),
     ],
 )

@@ -91,5 +91,5 @@ def test_refused_matrix_entry_is_located_by_matrix_line(yard: Path) -> None:
     with pytest.raises(TorchyardError) as found:
         open_profile(yard, "mine@torch9.9.9", {}, KNOWLEDGE, lambda *_: HOST)
     assert str(found.value).startswith(
-        "config/profiles/mine.yaml:3 (cell torch9.9.9): torch.version: "
+        "config/profiles/mine.yaml:3 (matrix entry torch9.9.9): torch.version: "
     )

@@ -125,7 +125,7 @@ def test_unquoted_number_is_refused_and_never_converted(
         ("companions: [torchtext]", ('1: companions.0: "torchtext" is not accepted\n'
          "  → write torchvision, torchaudio or triton")),
         ("companions: [triton, triton]", '1: companions: the name "triton" is used twice'),
-        ("extensions: [{path: x}]", "1: extensions.0.name: this key must be there\n  → add it"),
+        ("extensions: [{path: x}]", "1: extensions.0.name: this key is missing\n  → add it"),
     ],
 )  # fmt: skip
 def test_wrong_type_is_refused_with_expected_type(tmp_path: Path, text: str, message: str) -> None:
@@ -153,9 +153,9 @@ def test_wrong_type_is_refused_with_expected_type(tmp_path: Path, text: str, mes
         ("<<: {a: b}", "1: a key must be a plain word"),
         ("? [a]\n: b", "1: a key must be a plain word"),
         (b"#\npython: caf\xe9 au lait",
-         "2: not UTF-8: invalid continuation byte\n  → save it as UTF-8"),
+         "2: the file is not UTF-8: invalid continuation byte\n  → save the file as UTF-8"),
         ("python: auto\n".encode("utf-16"),
-         "1: not UTF-8: invalid start byte\n  → save it as UTF-8"),
+         "1: the file is not UTF-8: invalid start byte\n  → save the file as UTF-8"),
         (b'target: {}\npython: "a\0"',
          "2: not readable as YAML: control characters are not allowed"),
     ],
@@ -168,8 +168,8 @@ def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message:
     ("extension", "message"),
     [
         ("{name: a, path: y, requires: [torch==2.6.0]}",
-         ("extensions.0.requires.0: torch is that of this profile (torch.version), "
-         "never a package beside it")),
+         ("extensions.0.requires.0: the profile installs torch itself: "
+         "remove it here and set torch.version")),
         ("{name: a, path: y, requires: [a @ https://x.org/a.whl]}",
          ('extensions.0.requires.0: "a @ https://x.org/a.whl" does not have the right form\n'
          '  → write a package and, where it matters, a range: "setuptools>=77,<82"')),
@@ -178,11 +178,11 @@ def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message:
         ("{name: a, path: y, sdist: a==1}",
          "extensions.0: give at most one of git, path and sdist (found path and sdist)"),
         ("{name: a, sdist: torch-cluster}",
-         ('extensions.0.sdist: "torch-cluster" does not have the right form\n  → write name and '
-         'exact version, such as "torch-cluster==1.6.3": what a bare name gives can change')),
+         ('extensions.0.sdist: "torch-cluster" does not have the right form\n  → write the name '
+         'and an exact version, such as "torch-cluster==1.6.3"')),
         ("{name: a, sdist: 'a>=1'}",
-         ('extensions.0.sdist: "a>=1" does not have the right form\n  → write name and '
-         'exact version, such as "torch-cluster==1.6.3": what a bare name gives can change')),
+         ('extensions.0.sdist: "a>=1" does not have the right form\n  → write the name '
+         'and an exact version, such as "torch-cluster==1.6.3"')),
         ("{name: a/b, path: y}", ('extensions.0.name: "a/b" does not have the right form\n'
          '  → write letters, digits, ".", "_" and "-"')),
         ("{name: a, path: y, imports: [os; x]}",
@@ -190,7 +190,7 @@ def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message:
          '  → write a module as Python imports it, such as "simple_knn._C"')),
         ("{name: a, git: --upload-pack=x}", "extensions.0.git: must not start with '-'"),
         ("{name: a, git: 'ext::sh -c x'}",
-         "extensions.0.git: this kind of git URL runs commands and is not accepted"),
+         "extensions.0.git: this git URL is not accepted, because git would run a command for it"),
         ("{name: a, git: https://x.org/a, ref: --all}",
          "extensions.0.ref: must not start with '-'"),
         ("{name: a, path: y, subdirectory: ../z}",
@@ -209,7 +209,7 @@ def test_invalid_extension_is_refused(tmp_path: Path, extension: str, message: s
     [
         ("source: {git: -u}", "source.git: must not start with '-'"),
         ("source: {git: 'ext::sh'}",
-         "source.git: this kind of git URL runs commands and is not accepted"),
+         "source.git: this git URL is not accepted, because git would run a command for it"),
         ("source: {ref: -f}", "source.ref: must not start with '-'"),
         ("source: {sha256: abc}", ('source.sha256: "abc" does not have the right form\n'
          "  → write the 64 hexadecimal digits of the file's sha256, in lower case")),
@@ -239,7 +239,7 @@ def test_invalid_text_is_refused_with_expected_form(
 )
 def test_secret_in_env_is_refused(tmp_path: Path, name: str) -> None:
     shown = read_error(tmp_path, f"build: {{env: {{{name}: hunter2}}}}")
-    assert f"{name} reads like a secret" in shown
+    assert f"{name} looks like a secret" in shown
     assert "hunter2" not in shown
 
 

@@ -167,4 +167,4 @@ def test_cpu_and_windows_wheels_need_no_cuda_packages() -> None:
     assert not stage(windows).job.by_packages
     with pytest.raises(SettingsError) as error:
         stage(windows, wheel={"cuda": "packages"})
-    assert str(error.value).startswith("wheel.cuda: packages is for Linux")
+    assert str(error.value).startswith("wheel.cuda: torch can use CUDA from")
