@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any
 
 from tasks.compiler_cache import cache_program_io
 from tasks.core.deps_model import DepsManifest
@@ -44,21 +43,18 @@ def build_kernel_variables(
     The depth does not depend on the free memory: it is part of build.ninja, and a change would make
     CMake run again.
     """
-    if (
-        KERNEL_JOBS_VARIABLE in variables
-        or not is_same_value(variables.get("USE_CUDA", ""), "1")
-        or not find_forwarded_variables(tree)
-    ):
+    is_cuda_build = is_same_value(variables.get("USE_CUDA", ""), "1")
+    if KERNEL_JOBS_VARIABLE in variables or not (is_cuda_build and has_kernel_pool(tree)):
         return {}
     depth = jobs or capacity.count_processors()
     return {KERNEL_JOBS_VARIABLE: str(depth if elastic else capacity.compute_kernel_jobs(depth))}
 
 
-def find_forwarded_variables(tree: PurePath) -> frozenset[str]:
-    """Return FLASH_ATTENTION_MAX_JOBS if the tree forwards it to CMake, else an empty set."""
+def has_kernel_pool(tree: PurePath) -> bool:
+    """Return True if the tree forwards FLASH_ATTENTION_MAX_JOBS to CMake."""
     path = Path(tree) / "cmake" / "EnvVarForwarding.cmake"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    return frozenset({KERNEL_JOBS_VARIABLE} if _FORWARDED_LINE.search(text) else ())
+    return bool(_FORWARDED_LINE.search(text))
 
 
 @dataclass(frozen=True)
@@ -85,6 +81,11 @@ class BuildContext:
     def choose_action(self) -> FolderDecision:
         """Return the action that the build folder needs, without changing anything."""
         return choose_folder_action(self.rules, self.cache_entries, self.before, self.requested)
+
+    def preview_ninja_build(self) -> ninja_steps_io.NinjaDryRun | None:
+        """Return Ninja's dry run, or None if the steps are known only after CMake has run."""
+        target = self.work.target or "all"
+        return ninja_steps_io.preview_ninja_build(self.work.ninja, self.folder, target)
 
 
 def resolve_build_folder(job: CompileJob) -> PurePath:
@@ -220,14 +221,9 @@ def preview_build(job: CompileJob, environment: Environment | None = None) -> Bu
         context = read_build_context(job, environment)
     except TorchyardError:
         return None
-    decision, ninja = context.choose_action(), None
-    full_build: Mapping[str, Any] = {"objects": ()}
-    for run in build_history_io.read_history(job.runs):
-        if run["decision"] in ("configure", "wipe"):
-            full_build = run
-    if decision.action == "reuse":
-        ninja = ninja_steps_io.preview_ninja_build(
-            context.work.ninja, context.folder, job.target or "all"
-        )
-    last_count = sum(".o" in step["output"] for step in full_build["objects"])
-    return BuildPreview(decision, ninja, last_count)
+    decision = context.choose_action()
+    ninja = context.preview_ninja_build() if decision.action == "reuse" else None
+    runs = build_history_io.read_history(job.runs)
+    full_builds = [run["objects"] for run in runs if run["decision"] in ("configure", "wipe")]
+    last_steps = full_builds[-1] if full_builds else ()
+    return BuildPreview(decision, ninja, sum(".o" in step["output"] for step in last_steps))

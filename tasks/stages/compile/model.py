@@ -1,4 +1,4 @@
-"""The job and the manifest of the stage compile."""
+"""The job and the manifest of the `compile` stage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ ASSEMBLY_FOLDER = "bdist.torchyard"  # in setup.py's build folder, for bdist_whe
 
 @dataclass(frozen=True)
 class CompileJob:
-    """The inputs of the stage compile: settings, manifests and folders.
+    """The inputs of the `compile` stage: settings, manifests and folders.
 
     `jobs` is the maximum number of parallel compilers; None derives it from cores and memory. With
     `jobs_exact`, exactly `jobs` compilers run regardless of memory. `build` is the managed build
     folder, for backends that accept one; setup.py uses ./build in the tree. `runs` is the build
     history. `pool` is the folder of the jobserver that all builds of the checkout share.
-    `cache_remote` is the URL of the remote cache, or "".
+    `cache_remote` is the URL of the remote cache, or an empty string.
     """
 
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"]
