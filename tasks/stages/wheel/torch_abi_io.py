@@ -41,7 +41,7 @@ _C10_SYMBOLS = ("_ZN3c10", "_ZNK3c10")
 def read_abi_fingerprint(
     found: InstalledTorch, deps: DepsManifest, reading: AbiReadOptions
 ) -> AbiFingerprint:
-    """Return the ABI fingerprint of an installed torch; store the details to explain changes.
+    """Return the ABI fingerprint of an installed torch; store its details to explain changes.
 
     Raises `BadArtifactError` if a library cannot be read.
     """
@@ -60,12 +60,13 @@ def read_abi_fingerprint(
         script = folder / cpp_extension.CPP_EXTENSION_PATH
         text = script.read_text(encoding="utf-8", errors="replace")
         standard = cpp_extension.parse_cpp_extension(text).standard or standard
+    symbols = {name: library.digest for name, library in exported.items()}
     fingerprint = AbiFingerprint(
         release=found.version.partition("+")[0],
         cuda=found.cuda,
         python_tag="cp" + "".join(deps.python_version.split(".")[:2]),
-        headers=_compute_digest(headers),
-        symbols=_compute_digest({name: symbols.digest for name, symbols in exported.items()}),
+        headers=compute_text_sha256(format_canonical_json(headers)),
+        symbols=compute_text_sha256(format_canonical_json(symbols)),
         cxx11_abi=next(c10_abis, None),
         cxx_standard=standard,
         identity=deps.identity,
@@ -77,9 +78,10 @@ def read_abi_fingerprint(
 
 
 def _scan_torch_files(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield name and digest of each relevant file of a torch without RECORD (conda, for example).
+    """Yield the name and the digest of each header and library of a torch without RECORD.
 
-    A library has its name, size and modification time instead of a digest.
+    conda installs torch without RECORD. A library has its name, size and modification time instead
+    of a digest.
     """
     flags = folder / cpp_extension.CPP_EXTENSION_PATH
     for place in (folder / "include", folder / "share" / "cmake", folder / "lib", flags):
@@ -101,18 +103,20 @@ def _read_exports(
     names: Callable[[str], tuple[str, ...] | None],
     reading: AbiReadOptions,
 ) -> dict[str, ExportedSymbols]:
-    """Return the exported symbols of each library.
-
-    A library with the same digest as in the previous torch is not read again.
-    """
+    """Return the exported symbols of each library; read only libraries with a new digest."""
     cached: Mapping[str, ExportedSymbols] = {}
     with contextlib.suppress(TorchyardError):
         before = manifests.read_manifest(reading.symbols, ExportedSymbolsCache)
         cached = before.libraries if before.reader == _SYMBOL_READER_VERSION else {}
-    exported = {
-        name: cached[digest] if digest in cached else _summarize_exports(site / name, names(name))
-        for name, digest in libraries.items()
-    }
+    exported = {}
+    for name, digest in libraries.items():
+        if digest in cached:
+            exported[name] = cached[digest]
+        elif (symbols := names(name)) is None:  # an unsupported library format
+            exported[name] = ExportedSymbols(files.read_artifact(site / name).sha256, None)
+        else:
+            sha256 = compute_text_sha256("\n".join(symbols))
+            exported[name] = ExportedSymbols(sha256, _detect_cxx11_abi(symbols))
     by_digest = {libraries[name]: symbols for name, symbols in exported.items() if libraries[name]}
     if by_digest != cached:
         content = ExportedSymbolsCache(_SYMBOL_READER_VERSION, by_digest)
@@ -120,21 +124,16 @@ def _read_exports(
     return exported
 
 
-def _summarize_exports(path: Path, names: tuple[str, ...] | None) -> ExportedSymbols:
-    if names is None:  # an unsupported library format
-        return ExportedSymbols(files.read_artifact(path).sha256, None)
-    return ExportedSymbols(compute_text_sha256("\n".join(names)), _detect_cxx11_abi(names))
-
-
 def _read_symbol_names(path: Path) -> tuple[str, ...] | None:
+    """Return the sorted names of the exported symbols, or None for an unsupported format."""
     try:
         names = exported_symbols_io.read_exported_symbols(path)
     except OSError as error:
-        raise BadArtifactError(
+        message, hint = (
             f"cannot open this library of torch: {error.strerror}",
-            location=str(path),
-            hint="install this torch again",
-        ) from error
+            "install torch again",
+        )
+        raise BadArtifactError(message, location=str(path), hint=hint) from error
     return None if names is None else tuple(sorted(names))
 
 
@@ -149,7 +148,3 @@ def _detect_cxx11_abi(names: tuple[str, ...]) -> bool | None:
     if any("St7__cxx11" in name for name in c10_symbols):
         return True
     return False if any(name.endswith("Ss") for name in c10_symbols) else None
-
-
-def _compute_digest(digests: Mapping[str, str]) -> str:
-    return compute_text_sha256(format_canonical_json(digests))
