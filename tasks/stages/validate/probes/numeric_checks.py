@@ -68,7 +68,7 @@ def compare_matmul(torch, where, dtype):
 
 
 def check_tf32(torch, where):
-    """Compare a matrix product in TF32, which tensor cores support from capability 8.0 on."""
+    """Compare a matrix product in TF32, which GPUs support from capability 8.0 on."""
     if where.type == "cpu":
         return ""
     major, minor = torch.cuda.get_device_capability(where)
