@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import PurePath
 from xml.etree import ElementTree as ET
 
@@ -211,7 +212,7 @@ def select_checks(
 def build_validation(
     torch: str, checks: Sequence[ValidationResult], warnings: tuple[str, ...] = ()
 ) -> Validation:
-    """Return the manifest, with a count for every status, including 0."""
+    """Return the content of validate.json; `counts` has every status, also those of no check."""
     numbers = Counter(check.status for check in checks)
     counts = {status: numbers[status] for status in ("passed", "failed", "not run")}
     return Validation(2, torch, counts, tuple(checks), warnings)
@@ -222,17 +223,10 @@ _STATUS, _GAP = 9, 2  # columns of the status, and between name and detail
 Paint = Callable[[str, str], str]
 
 
-def _paint_nothing(text: str, style: str) -> str:
-    return text
-
-
 def shorten_paths(root: PurePath, validation: Validation) -> Validation:
     """Return the validation with relative paths for files below `root`, for shorter lines."""
     prefix_pattern = re.compile(rf"""(?:^|(?<=[\s"'(=:,;])){re.escape(str(root))}[/\\](?=\S)""")
-
-    def remove_root(text: str) -> str:
-        return prefix_pattern.sub("", text)
-
+    remove_root = partial(prefix_pattern.sub, "")
     checks = (
         replace(check, detail=remove_root(check.detail), remedy=remove_root(check.remedy))
         for check in validation.checks
@@ -242,11 +236,11 @@ def shorten_paths(root: PurePath, validation: Validation) -> Validation:
 
 
 def format_validation(
-    validation: Validation, columns: int = sys.maxsize, paint: Paint = _paint_nothing
+    validation: Validation, columns: int = sys.maxsize, paint: Paint = lambda text, _: text
 ) -> str:
-    """Return the text of the warnings, the rows of the checks, and the number of each status.
+    """Return the warnings, a row for each check, and the number of checks by status.
 
-    Lines are wrapped at `columns`; `paint` colours a status.
+    Lines are wrapped at `columns`. `paint` adds the colour of a status to a text.
     """
     lines = [
         line
@@ -259,7 +253,9 @@ def format_validation(
 
 
 def format_check_rows(
-    checks: Sequence[ValidationResult], columns: int = sys.maxsize, paint: Paint = _paint_nothing
+    checks: Sequence[ValidationResult],
+    columns: int = sys.maxsize,
+    paint: Paint = lambda text, _: text,
 ) -> list[str]:
     """Return a row of status, name and detail for each check, with the hint below a failure.
 

@@ -26,6 +26,10 @@ from tasks.stages.validate.check_results import (
     ProbeOutput,
     ProbeRun,
     add_diagnosis,
+    build_probe_check,
+    check_coverage,
+    combine_checks,
+    parse_arch_flags,
 )
 from tasks.stages.validate.model import SmokeCheck, ValidateJob
 from tasks.stages.wheel.model import KERNELS, Wheel
@@ -58,14 +62,14 @@ def run_probe(
 
 def _run_program(command: Command) -> ProbeRun:
     lines: list[str] = []
+    failure, hung = "", False
     try:
         shell.run_command(command, lines.append)
     except (CommandFailedError, MissingToolError) as error:
-        if isinstance(error, CommandFailedError) and error.code == _TIMED_OUT:
-            failure = f"the check took longer than {command.timeout:.0f} s and was ended"
-            return ProbeRun(tuple(lines), failure, hung=True)
-        return ProbeRun(tuple(lines), error.message)
-    return ProbeRun(tuple(lines))
+        hung = isinstance(error, CommandFailedError) and error.code == _TIMED_OUT
+        limit = f"the check took longer than {command.timeout:.0f} s and was ended"
+        failure = limit if hung else error.message
+    return ProbeRun(tuple(lines), failure, hung)
 
 
 def build_probe_command(
@@ -76,17 +80,14 @@ def build_probe_command(
     remaining: Sequence[str],
 ) -> tuple[str, ...]:
     """Return the probe's command for `remaining` checks. The driver reports `gpu_count` GPUs."""
+    imports = {name: one.imports for name, one in built.items() if f"{name}: import" in remaining}
     arguments = {
         "checks": [name for name in job.checks if name in remaining],
         "version": wheel.version,
         "folder": wheel.folder,
         "cuda": wheel.cuda,
         "cards": gpu_count,
-        "imports": {
-            name: extension.imports
-            for name, extension in built.items()
-            if f"{name}: import" in remaining
-        },
+        "imports": imports,
     }
     return (wheel.python, "-X", "faulthandler", str(_PROBE_SCRIPT), json.dumps(arguments))
 
@@ -103,9 +104,9 @@ def collect_probe_checks(
     job: ValidateJob, wheel: Wheel, output: ProbeOutput, built: Mapping[str, BuiltExtension]
 ) -> list[ValidationResult]:
     """Return the results of the probe, including the check of torch's archs for the targets."""
-    knowledge = load_knowledge(Path(job.knowledge))
+    knowledge = load_knowledge(Path(job.layout.config, "knowledge"))
     names = ["import", *_list_probe_checks(job, built)]
-    results = [check_results.build_probe_check(name, output) for name in names]
+    results = [build_probe_check(name, output) for name in names]
     if "archs" in job.checks:
         results.append(_check_archs(job, wheel, output, knowledge))
     if crash := output.crashes.get(EXIT_CHECK):
@@ -117,13 +118,10 @@ def collect_probe_checks(
     if wheel.cuda and output.no_gpu_reason == NO_CUDA:
         results = check_results.fail_without_cuda(results, wheel.cuda, job.build_command)
     outputs = {name: "\n".join(crash.lines) for name, crash in output.crashes.items()}
+    unreachable = [name for name, one in built.items() if one.status == "unreachable"]
     return [
         *(add_diagnosis(knowledge, check, outputs.get(check.name, "")) for check in results),
-        *(
-            ValidationResult(f"{name}: import", "not run", _UNREACHABLE)
-            for name, extension in built.items()
-            if extension.status == "unreachable"
-        ),
+        *(ValidationResult(f"{name}: import", "not run", _UNREACHABLE) for name in unreachable),
     ]
 
 
@@ -133,11 +131,9 @@ def _check_archs(
     if output.no_gpu_reason == NO_CUDA:
         return ValidationResult("archs", "not run", NO_CUDA)
     if "archs" not in output.lines:
-        return check_results.build_probe_check("archs", output)
-    code = check_results.parse_arch_flags(output.lines["archs"]["detail"])
-    return check_results.check_coverage(
-        knowledge, "archs", code, job.targets, "torch's arch list", wheel.cuda
-    )
+        return build_probe_check("archs", output)
+    code, source = parse_arch_flags(output.lines["archs"]["detail"]), "torch's arch list"
+    return check_coverage(knowledge, "archs", code, job.targets, source, wheel.cuda)
 
 
 def run_smoke_checks(
@@ -160,7 +156,9 @@ def run_smoke_checks(
         hung += run.hung and smoke.gpu
         if run.failure:
             check = ValidationResult(title, "failed", run.failure)
-            check = add_diagnosis(load_knowledge(Path(job.knowledge)), check, "\n".join(run.lines))
+            check = add_diagnosis(
+                load_knowledge(Path(job.layout.config, "knowledge")), check, "\n".join(run.lines)
+            )
             checks.append(check if check.remedy else replace(check, remedy=f"see {log}"))
         else:
             last_line = next((line for line in reversed(run.lines) if line.strip()), "exit 0")
@@ -181,26 +179,23 @@ def _find_skip_reason(
     return "the probe ended before the search for a GPU" if reason is None else reason
 
 
-CPP_CHECK = "find_package(Torch)"
-
-
 def check_cpp_program(
     job: ValidateJob, deps: DepsManifest, wheel: Wheel, env: Mapping[str, str]
 ) -> ValidationResult:
     """Check that a C++ program can be configured, compiled and run with the C++ libraries."""
-    files.remove_owned(job.work)
-    build = files.create_owned_folder(job.work) / "libtorch"
+    folder = job.layout.build / "validate"
+    files.remove_owned(folder)
+    build = files.create_owned_folder(folder) / "libtorch"
     if job.system == "windows":  # finds DLLs by PATH; elsewhere CMake writes an RPATH
         env = {**env, "PATH": f"{wheel.prefix}\\bin;{wheel.prefix}\\lib;{env.get('PATH', '')}"}
-    lines: list[str] = []
+    name, lines = "find_package(Torch)", list[str]()
     try:
         for what, argv in list_cpp_steps(job, deps, wheel, build):
-            shell.run_command(
-                Command(argv, env, what, log=job.log, timeout=job.timeout), lines.append
-            )
+            command = Command(argv, env, what, log=job.log, timeout=job.timeout)
+            shell.run_command(command, lines.append)
     except CommandFailedError as error:
-        return ValidationResult(CPP_CHECK, "failed", error.message, f"see {error.location}")
-    return ValidationResult(CPP_CHECK, "passed", lines[-1] if lines else "exit 0")
+        return ValidationResult(name, "failed", error.message, f"see {error.location}")
+    return ValidationResult(name, "passed", lines[-1] if lines else "exit 0")
 
 
 def list_cpp_steps(
@@ -212,8 +207,9 @@ def list_cpp_steps(
         # CMake writes the path into generated files, where a backslash escapes the next character
         return path.replace("\\", "/") if job.system == "windows" else path
 
+    sources = job.layout.templates / "libtorch"
     configure = (
-        deps.cmake.path, "-S", str(job.templates), "-B", str(build), "-G", "Ninja",
+        deps.cmake.path, "-S", str(sources), "-B", str(build), "-G", "Ninja",
         f"-DCMAKE_MAKE_PROGRAM={format_path(deps.ninja.path)}",
         "-DCMAKE_BUILD_TYPE=Release",
         f"-DCMAKE_PREFIX_PATH={format_path(wheel.prefix or '')}",
@@ -253,14 +249,10 @@ class CodeChecker:
             detail = f"torch for CUDA {wheel.cuda} has no {kernels}"
             remedy = f"install torch again: {self.job.build_command}"
             return ValidationResult(name, "failed", detail, remedy)
-        parts = [
-            self._check_library(kernels, name, wheel.cuda, "kernels"),
-            *(
-                self._check_library(library, name, wheel.cuda, "secondary")
-                for library in _list_other_libraries(folder, kernels)
-            ),
-        ]
-        return self._add_reader_name(check_results.combine_checks(name, parts))
+        others = _list_other_libraries(folder, kernels)
+        parts = [self._check_library(kernels, name, wheel.cuda, "kernels")]
+        parts += [self._check_library(path, name, wheel.cuda, "secondary") for path in others]
+        return self._add_reader_name(combine_checks(name, parts))
 
     def check_extension(self, extension: BuiltExtension, maker: str | None) -> ValidationResult:
         """Check all libraries of an extension, as one check. `maker` is the toolkit's version."""
@@ -269,10 +261,9 @@ class CodeChecker:
             return ValidationResult(name, "not run", _UNREACHABLE)
         if not self.job.targets:
             return ValidationResult(name, "not run", NO_TARGET)
-        libraries = map(Path, extension.libraries)
-        result = check_results.combine_checks(
-            name, [self._check_library(library, name, maker, "extension") for library in libraries]
-        )
+        paths = map(Path, extension.libraries)
+        checks = [self._check_library(path, name, maker, "extension") for path in paths]
+        result = combine_checks(name, checks)
         if result.status == "not run" and extension.needs_code:
             remedy = f"build the extension again: {self.job.build_command}"
             result = replace(result, status="failed", remedy=remedy)
@@ -300,9 +291,7 @@ class CodeChecker:
             return ValidationResult(name, status, f"{library.name} holds no device code")
         code = images.code if role == "extension" else images.common_code
         targets = select_library_targets(library.name, self.job.targets)
-        check = check_results.check_coverage(
-            self.knowledge, name, code, targets, library.name, maker
-        )
+        check = check_coverage(self.knowledge, name, code, targets, library.name, maker)
         if role != "secondary" or check.status != "failed":
             return check
         return ValidationResult(name, "passed", f"{check.detail}, which only a few functions need")
@@ -320,11 +309,10 @@ def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
         if _LIBRARY_NAME.search(path.name) and path.is_file() and path.resolve() not in paths:
             paths.add(path.resolve())
             try:
-                has_code = machine_code_io.has_device_code(path)
+                if machine_code_io.has_device_code(path):
+                    yield path
             except BadArtifactError:
-                has_code = True  # the reader reports the error
-            if has_code:
-                yield path
+                yield path  # the reader reports the error
 
 
 def find_code_reader(deps: DepsManifest, wheel: Wheel) -> MachineCodeReader:

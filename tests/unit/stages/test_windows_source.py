@@ -321,7 +321,7 @@ def test_validate_builds_cpp_program_with_libtorch() -> None:
         "2.15.0", "2.15.0", "13.0", "", DEPS.python, "libtorch", prefix=f"{BUILD}\\libtorch"
     )
     build = f"{BUILD}\\validate\\libtorch"
-    assert [argv for _, argv in list_cpp_steps(job, DEPS, wheel, job.work / "libtorch")] == [
+    assert [argv for _, argv in list_cpp_steps(job, DEPS, wheel, PureWindowsPath(build))] == [
         (
             *(f"{SCRIPTS}\\cmake.exe", "-S", "C:\\ty\\templates\\libtorch", "-B", build),
             *("-G", "Ninja"),
