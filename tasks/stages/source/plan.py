@@ -1,7 +1,7 @@
 """Plan the `source` stage from source.path, source.tarball or source.git: the first that is set."""
 
 from tasks.core.canonical_json import convert_to_json
-from tasks.core.model import Layout, Stage
+from tasks.core.model import Json, Layout, Stage
 from tasks.core.resolution import Resolution
 from tasks.settings.schema import Settings
 from tasks.stages.source.model import SourceJob, SourceKind
@@ -31,7 +31,9 @@ def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
         others=layout.build.parent,
         release=choice.torch,
     )
-    kind_inputs = {"git": {"ref": job.ref}, "tarball": {"sha256": job.sha256}, "path": {}}
+    kind_inputs: dict[str, Json] = {}
+    if kind != "path":
+        kind_inputs = {"ref": job.ref} if kind == "git" else {"sha256": job.sha256}
     return Stage(
         name="source",
         kind="source",
@@ -43,7 +45,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
             "location": job.location,
             "submodules": job.submodules,
             "patches": convert_to_json(source.patches),
-            **kind_inputs[kind],
+            **kind_inputs,
         },
         outputs=(job.manifest,),
         uptodate_check="always",

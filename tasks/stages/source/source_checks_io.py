@@ -82,7 +82,8 @@ def _check_source_path(path: Path) -> None:
     if path.is_dir():
         message = f"{path} is not the source tree of PyTorch: it lacks {', '.join(missing)}"
         folders = (path / "pytorch", *path.parents)
-        suggestion = next((one for one in folders if not list_missing_files(one)), suggestion)
+        trees = (str(one) for one in folders if not list_missing_files(one))
+        suggestion = next(trees, TREE_DESCRIPTION)
     raise SettingsError(message, location="source.path", hint=f"set source.path to {suggestion}")
 
 

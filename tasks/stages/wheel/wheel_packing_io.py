@@ -67,8 +67,8 @@ def build_invocation(job: BuiltJob, deps: DepsManifest, start_time: str) -> Invo
     folders = {
         str(job.wheelhouse): "{wheelhouse}",
         compiled.tree: "{source}",
-        str(job.build): "{build}",
-        str(job.build.parent.parent): "{checkout}",
+        str(job.layout.build): "{build}",
+        str(job.layout.root): "{checkout}",
         str(Path.home()): "~",
     }
     decisions = {
