@@ -1,5 +1,6 @@
 """Resolve the inputs of a build (backend, folder, environment, job count) and preview the build."""
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -90,9 +91,18 @@ class BuildContext:
 
 def resolve_build_folder(job: CompileJob) -> PurePath:
     """Return the CMake build folder of the job."""
-    tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
-    spec = create_build_spec(job, manifests.read_manifest(job.deps, DepsManifest), tree)
-    return BACKENDS[_select_backend(job, tree)].find_build_folder(spec)
+    name, _, spec = _read_build_spec(job)
+    return BACKENDS[name].find_build_folder(spec)
+
+
+def _read_build_spec(job: CompileJob) -> tuple[BackendName, DepsManifest, BuildSpec]:
+    manifest_path = job.layout.compute_manifest_path
+    tree = Path(manifests.read_manifest(manifest_path("source"), SourceTree).tree)
+    deps, pyproject = manifests.read_manifest(manifest_path("deps"), DepsManifest), ""
+    with contextlib.suppress(FileNotFoundError):
+        pyproject = (tree / "pyproject.toml").read_text(encoding="utf-8")
+    name = detect_backend(pyproject) if job.backend == "auto" else job.backend
+    return name, deps, create_build_spec(job, deps, tree)
 
 
 def read_build_context(job: CompileJob, environment: Environment | None = None) -> BuildContext:
@@ -100,12 +110,10 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
 
     `environment` replaces the environment in env.json; None keeps it.
     """
-    tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
-    deps = manifests.read_manifest(job.deps, DepsManifest)
-    planned = environment or manifests.read_manifest(job.environment, Environment)
-    name = _select_backend(job, tree)
-    backend, spec = BACKENDS[name], create_build_spec(job, deps, tree)
-    folder = backend.find_build_folder(spec)
+    manifest = job.layout.compute_manifest_path("env")
+    planned = environment or manifests.read_manifest(manifest, Environment)
+    name, deps, spec = _read_build_spec(job)
+    folder = BACKENDS[name].find_build_folder(spec)
     cache = build_folder_io.read_cmake_cache(folder)
     launchers = [cache.get(name, "") for name in LAUNCHER_VARIABLES if name.endswith("_LAUNCHER")]
     programs = [name.split(";")[0] for name in launchers if name]
@@ -115,19 +123,20 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
     ninja = cache.get("CMAKE_MAKE_PROGRAM", "")
     if cache_program_io.is_program_installed(ninja):
         spec = replace(spec, ninja=ninja)
-    rules = load_knowledge(Path(job.knowledge)).folder_rules
+    rules = load_knowledge(Path(job.layout.config, "knowledge")).folder_rules
     launcher = effective.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     max_jobs = effective.set.get("MAX_JOBS", "")
     requested_jobs = job.jobs or (int(max_jobs) if max_jobs.isdecimal() else None)
     jobs = requested_jobs if job.jobs_exact else None
-    jobs = jobs or resolve_fixed_jobs(requested_jobs, job.pool, spec.ninja, deps, (launcher,))
-    variables = effective.set
-    kernels = build_kernel_variables(tree, variables, requested_jobs, elastic=jobs is None)
+    pool, variables = job.layout.jobserver, effective.set
+    jobs = jobs or resolve_fixed_jobs(requested_jobs, pool, spec.ninja, deps, (launcher,))
+    kernels = build_kernel_variables(spec.tree, variables, requested_jobs, elastic=jobs is None)
     effective = replace(effective, set={**variables, **kernels})
     requested = ConfigureFingerprint(effective.set, _identify_toolchain(deps, effective.set, spec))
+    offered = [key for key in planned.offered if key in planned.set]
     return BuildContext(
         name=name,
-        backend=backend,
+        backend=BACKENDS[name],
         work=replace(spec, definitions=build_cmake_definitions(rules, requested), jobs=jobs),
         max_jobs=requested_jobs,
         folder=folder,
@@ -136,9 +145,7 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
         before=build_folder_io.read_configured_fingerprint(folder, cache, rules, requested),
         requested=requested,
         environment=effective,
-        wheel_variables={
-            key: effective.set.get(key, "") for key in planned.offered if key in planned.set
-        },
+        wheel_variables={key: effective.set.get(key, "") for key in offered},
     )
 
 
@@ -155,13 +162,6 @@ def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> Bu
         target=job.target,
         jobs=job.jobs,
     )
-
-
-def _select_backend(job: CompileJob, tree: Path) -> BackendName:
-    if job.backend != "auto":
-        return job.backend
-    pyproject = tree / "pyproject.toml"
-    return detect_backend(pyproject.read_text(encoding="utf-8") if pyproject.is_file() else "")
 
 
 def _identify_toolchain(

@@ -12,21 +12,15 @@ RECIPE = 2
 
 def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
     """Return the `compile` stage. Its fingerprint omits the number of jobs."""
-    build, manifest_path = settings.build, layout.compute_manifest_path
+    build = settings.build
     job = CompileJob(
+        layout=layout,
         backend=build.backend,
         type=build.type,
         target=build.target,
         jobs=None if build.jobs == "auto" else build.jobs,
         build=layout.build / "compile",
-        source=manifest_path("source"),
-        deps=manifest_path("deps"),
-        environment=manifest_path("env"),
-        knowledge=layout.config / "knowledge",
         runs=layout.build / "records" / "compile.jsonl",
-        pool=layout.jobserver,
-        cache=manifest_path("cache"),
-        manifest=manifest_path("compile"),
         log=layout.logs / "compile.log",
         cache_remote=build.cache_remote or "",
         workers=build_distribution_settings(build.distribute, build.hosts, layout.build),
@@ -46,6 +40,6 @@ def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
             "backend": build.backend,
             "archs": [str(arch) for arch in choice.targets],
         },
-        outputs=(job.manifest,),
-        inputs=(job.source, job.deps, job.environment),
+        outputs=(layout.compute_manifest_path("compile"),),
+        inputs=tuple(map(layout.compute_manifest_path, ("source", "deps", "env"))),
     )

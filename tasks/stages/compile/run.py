@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 
-from tasks.compiler_cache import cache_program_io, remote_cache_io
+from tasks.compiler_cache import cache_program_io
 from tasks.compiler_cache import distributed_compilation_io as distribute
+from tasks.compiler_cache.remote_cache_io import disable_failing_cache, open_remote_environment
 from tasks.core.build_activity import find_slowest_outputs
 from tasks.core.deps_model import CompilerCache
 from tasks.core.model import Command, Json
@@ -108,10 +109,9 @@ def _build_and_record(
     distribution = distribute.CompileDistribution(env)
     measurement = cache_program_io.CacheMeasurement(env)
     try:
+        remote_env = open_remote_environment(cache, job.cache_remote, env, job.build)
         with (
-            remote_cache_io.open_remote_environment(
-                cache, job.cache_remote, env, job.build
-            ) as coordinator,
+            remote_env as coordinator,
             _start_distribution(context, job, coordinator) as distribution,
             cache_program_io.measure_cache(cache, distribution.env, log) as measurement,
         ):
@@ -122,15 +122,14 @@ def _build_and_record(
             statistics.cache = counts.build_record(cache)
             run_record_io.record_cache(counts.hits, counts.misses)
             print_line(counts.format_summary(cache))
-            remote_cache_io.disable_failing_cache(cache, job.cache_remote, counts)
+            disable_failing_cache(cache, job.cache_remote, counts)
         new_log = build_history_io.read_ninja_log(context.folder)
         new_entries = build_history_io.find_new_entries(old_log, new_log)
         objects = build_history_io.build_object_entries(new_entries, statistics.peaks)
         seconds, facts = time.monotonic() - started, statistics.build_run_facts()
         build_history_io.append_run(job.runs, seconds, objects, **facts, **distribution.noted)
-        run_record_io.record_edges(
-            ninja_steps_io.build_edges(statistics.edge_times, new_entries, statistics.peaks)
-        )
+        edges = ninja_steps_io.build_edges(statistics.edge_times, new_entries, statistics.peaks)
+        run_record_io.record_edges(edges)
     if statistics.warnings:
         print_line(f"the compilers printed {statistics.warnings:,} warnings: see {job.log}")
     if slow := find_slowest_outputs(build_history_io.collect_durations(new_entries)):
@@ -143,13 +142,14 @@ def _compute_environment(context: BuildContext, job: CompileJob) -> dict[str, st
     SOURCE_DATE_EPOCH changes with every commit, so the configure fingerprint omits it.
     """
     env = context.environment.build_child_environment(shell.build_host_env())
-    return add_source_date(env, manifests.read_manifest(job.source, SourceTree).date)
+    manifest = job.layout.compute_manifest_path("source")
+    return add_source_date(env, manifests.read_manifest(manifest, SourceTree).date)
 
 
 def _find_active_cache(context: BuildContext, job: CompileJob) -> CompilerCache:
     """Return the compiler cache that the build folder uses, which can differ from cache.json."""
-    is_recorded = Path(job.cache).exists()
-    cache = manifests.read_manifest(job.cache, CompilerCache) if is_recorded else CompilerCache()
+    path = Path(job.layout.compute_manifest_path("cache"))
+    cache = manifests.read_manifest(path, CompilerCache) if path.exists() else CompilerCache()
     launcher = context.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     if launcher and cache_program_io.parse_cache_kind(launcher) != cache.kind:
         return cache_program_io.find_cache(launcher) or CompilerCache()
@@ -224,7 +224,7 @@ def _compile_folder(
     log_follower = build_history_io.NinjaLogFollower(context.folder, before)
     scheduler = JobScheduler(
         context.work.jobs,
-        job.pool,
+        job.layout.jobserver,
         build_history_io.collect_peaks(history),
         progress_monitor=ProgressMonitor(
             measurement.hit_rate,

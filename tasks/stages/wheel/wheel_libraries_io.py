@@ -207,8 +207,7 @@ def find_cuda_requirements(
 def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], CudaPackage | None]:
     """Return a function that finds the NVIDIA package of a library, or None.
 
-    A library from an installed package gets exactly that version of the package. A library from a
-    toolkit gets the package version that belongs to the toolkit.
+    The version is that of the installed package, or the one that belongs to the CUDA toolkit.
     """
     packages = {
         file.as_posix(): f"{name}=={distribution.version}"
@@ -235,8 +234,7 @@ def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], Cuda
 def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[str, ...]:
     """Return `requires` with the installed NVIDIA packages that they require in turn, pinned.
 
-    For example, cuFFT of CUDA 13 loads nvJitLink with dlopen, so the ELF header does not list it,
-    and requires any version of nvJitLink.
+    For example, cuFFT requires nvJitLink and loads it with dlopen: no ELF header lists it.
     """
     packages = read_installed_packages(site).items()
     installed = {name: package for name, package in packages if name.startswith("nvidia-")}
@@ -272,13 +270,11 @@ def prepare_patched_libraries(
         dynamic_linkage_io.set_rpath(program, library, folders, job.log)
         return library
 
-    return {
-        name: MemberReplacement(
-            patched.get(_compute_patch_key(recorded[name], folders), ""),
-            partial(patch_library, name, folders),
-        )
-        for name, folders in requirements.paths.items()
-    }
+    replacements = {}
+    for name, folders in requirements.paths.items():
+        digest = patched.get(_compute_patch_key(recorded[name], folders), "")
+        replacements[name] = MemberReplacement(digest, partial(patch_library, name, folders))
+    return replacements
 
 
 def record_patched_libraries(
