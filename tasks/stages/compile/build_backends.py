@@ -68,7 +68,7 @@ class CMakeBackend:
         return Command(argv, {}, "configure PyTorch")
 
     def create_compile_step(self, work: BuildSpec) -> Command:
-        """Return the command that compiles what is out of date in `work.target` (None: all)."""
+        """Return the command that compiles what is out of date."""
         folder, target = str(self.find_build_folder(work)), work.target or self.everything
         variables = build_job_variables(work, "CMAKE_BUILD_PARALLEL_LEVEL")
         argv = (work.cmake, "--build", folder, "--target", target)
@@ -90,11 +90,11 @@ class SetupPyBackend(CMakeBackend):
     everything = "install"
 
     def find_build_folder(self, work: BuildSpec) -> PurePath:
-        """Return the folder build in the tree, the only build folder that setup.py supports."""
+        """Return `build` in the tree, the only build folder that setup.py supports."""
         return work.tree / "build"
 
     def list_output_folders(self, work: BuildSpec) -> tuple[PurePath, ...]:
-        """Return CMake's library folder, and the library folder of the package torch."""
+        """Return CMake's library folder and that of the package `torch`."""
         return (work.tree / "build" / "lib", work.tree / "torch" / "lib")
 
     def create_configure_step(self, work: BuildSpec) -> Command:
@@ -117,7 +117,7 @@ class ScikitBuildBackend(CMakeBackend):
     """
 
     def create_configure_step(self, work: BuildSpec) -> Command:
-        """Return the command that makes a wheel of CMake's target help; nothing compiles."""
+        """Return the command that makes a wheel of CMake's target `help`, which compiles nothing."""
         config, dest = ("build.targets=help", "install.components=nothing"), work.build_root
         return self._create_build_step(work, config, str(dest / "scratch"), "configure PyTorch")
 
@@ -142,7 +142,7 @@ BACKENDS: Mapping[BackendName, CMakeBackend] = {
 
 
 def detect_backend(pyproject: str) -> BackendName:
-    """Return the build backend of a tree. `pyproject` is the text of pyproject.toml, or ""."""
+    """Return the build backend of a tree from the text of its pyproject.toml (may be empty)."""
     return "scikit_build_core" if "scikit_build_core.build" in pyproject else "setup_py"
 
 

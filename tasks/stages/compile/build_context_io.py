@@ -1,4 +1,4 @@
-"""Resolve the inputs of a build (backend, folder, environment, job count) and preview the build."""
+"""Resolve the backend, folder, environment and job count of a build, and preview the build."""
 
 import contextlib
 import re
@@ -41,8 +41,7 @@ def build_kernel_variables(
 
     The result is empty if the tree has no such pool, CUDA is off, or the user has set the variable.
     With `elastic`, the jobserver limits jobs by memory, and the depth must not limit them further.
-    The depth does not depend on the free memory: it is part of build.ninja, and a change would make
-    CMake run again.
+    The depth does not depend on the free memory, since each change makes CMake run again.
     """
     is_cuda_build = is_same_value(variables.get("USE_CUDA", ""), "1")
     if KERNEL_JOBS_VARIABLE in variables or not (is_cuda_build and has_kernel_pool(tree)):
@@ -108,7 +107,7 @@ def _read_build_spec(job: CompileJob) -> tuple[BackendName, DepsManifest, BuildS
 def read_build_context(job: CompileJob, environment: Environment | None = None) -> BuildContext:
     """Return the build context from the manifests, the tree and the build folder; change nothing.
 
-    `environment` replaces the environment in env.json; None keeps it.
+    `environment` is used instead of the one in env.json, unless it is None.
     """
     manifest = job.layout.compute_manifest_path("env")
     planned = environment or manifests.read_manifest(manifest, Environment)
@@ -167,7 +166,7 @@ def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> Bu
 def _identify_toolchain(
     deps: DepsManifest, variables: Mapping[str, str], work: BuildSpec
 ) -> dict[str, str]:
-    """Return the identity of each tool in use, by `toolchain.cxx` and similar names."""
+    """Return version and path of each tool in use, by names such as `toolchain.cxx`."""
     # on Windows CC and CXX may be just `cl`: see tasks.stages.env.environment_variables
     cc, cxx = (variables.get(name, "") for name in ("CC", "CXX"))
     version_file = Path(work.tree) / "version.txt"

@@ -1,4 +1,4 @@
-"""Decide from the changed variables and tools if a build folder is reused, reconfigured or wiped.
+"""Decide whether changed variables and tools require that a build folder is reconfigured or wiped.
 
 The rules in config/knowledge/buildfolder.yaml give each change an effect; the most severe effect
 wins. The CMake cache does not show who set a value, so the requested values are stored as well.
@@ -51,7 +51,7 @@ _ACTION_TEXTS = {
 class ConfigureFingerprint:
     """The values that a build folder is configured from.
 
-    `toolchain` has the identity of each known tool, by `toolchain.cxx` and similar names. `held`
+    `toolchain` has version and path of each known tool, by names such as `toolchain.cxx`. `held`
     are the resulting entries of CMakeCache.txt. `pending` are the variables of an unfinished
     configure, or None if the last configure finished.
     """
@@ -231,7 +231,7 @@ def format_cmake_paths(value: str) -> str:
 
 
 def format_setting_name(name: str) -> str:
-    """Return the name of a variable or tool in messages: a settings key or words for the tool."""
+    """Return the settings key of a variable, or a description of a tool, for messages."""
     if name in _SETTING_NAMES:
         return _SETTING_NAMES[name]
     return f"build.{'flags' if name.startswith(('USE_', 'BUILD_')) else 'env'}.{name}"

@@ -60,8 +60,8 @@ def read_configured_fingerprint(
 ) -> ConfigureFingerprint:
     """Return the values that the folder was configured from.
 
-    Without a configure note, the values are read from CMake's cache. A variable that CMake does not
-    cache is assumed to have the requested value. Tools missing in the note come from the cache.
+    If torchyard has not configured the folder, the values are read from CMake's cache. A variable
+    that CMake does not cache is assumed to have the requested value.
     """
     tools = {
         name: toolchain.resolve_tool_identity(name, value)
@@ -83,14 +83,14 @@ def read_configured_fingerprint(
 
 
 def resolve_note_path(folder: PurePath) -> Path:
-    """Return the path of the configure note, which exists if torchyard has used the folder."""
+    """Return the path of the record of the last configure by torchyard, which may not exist."""
     return Path(folder) / "torchyard-request.json"
 
 
 def write_pending_note(
     folder: PurePath, before: ConfigureFingerprint, requested: ConfigureFingerprint
 ) -> None:
-    """Note that a configure has started. This must happen before CMake changes anything."""
+    """Record that a configure has started, before CMake changes anything."""
     note = replace(before, pending=requested.variables)
     files.write_atomic(resolve_note_path(folder), format_canonical_json(note))
 
@@ -98,8 +98,8 @@ def write_pending_note(
 def prepare_build_folder(folder: PurePath) -> None:
     """Prepare a folder for a first configure.
 
-    A new or empty folder is marked as managed. In a managed folder, the CMakeCache.txt of an
-    unfinished configure is removed, because CMake would reuse the values in it.
+    A new or empty folder gets a marker file: torchyard may delete its content. In a marked folder,
+    the CMakeCache.txt of an unfinished configure is removed: CMake would reuse the values in it.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def prepare_build_folder(folder: PurePath) -> None:
 
 
 def wipe_build_folder(folder: PurePath, decision: FolderDecision) -> None:
-    """Empty a managed build folder; raise `TorchyardError` with a hint for an unmanaged one."""
+    """Empty a build folder, or raise `TorchyardError` if torchyard did not create the folder."""
     if not files.is_marked(folder):
         raise _create_unmanaged_error(folder, str(decision).partition(": ")[2])
     # remove Ninja's log first: if the wipe is interrupted, Ninja compiles all remaining objects
@@ -152,7 +152,7 @@ def write_configure_note(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> None:
-    """Write the note of a finished configure. Identities of tools that are unused now are kept."""
+    """Record the values of a finished configure. Tools that are not used now stay recorded."""
     cache = read_cmake_cache(folder)
     entries = (entry for _, _, entry, _ in list_expected_entries(rules, requested))
     values = {entry: cache[entry] for entry in entries if entry in cache}

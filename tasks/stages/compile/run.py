@@ -83,7 +83,7 @@ def run(job: CompileJob) -> tuple[CompileResult]:
     """Configure the build folder as requested and compile everything that Ninja finds out of date.
 
     Raises `CommandFailedError` if a command fails, and `TorchyardError` if CMake does not accept a
-    requested value or an unmanaged folder would have to be wiped.
+    requested value or a folder that torchyard did not create would have to be wiped.
     """
     folder = build_context_io.resolve_build_folder(job)
     files.require_minimum_space(folder, "compiling PyTorch")

@@ -196,7 +196,7 @@ def describe_tree_changes(last: SourceTree, now: git.GitState | SourceTree) -> I
 
 
 def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a line with the submodules, except `stale`, that keep the commit of the user."""
+    """Yield a message if the user moved submodules, except `stale`, to another commit."""
     changed = {*git.list_changed_submodules(job.tree)} if job.submodules else set()
     if names := sorted(changed - {*stale}):
         yield (

@@ -79,7 +79,7 @@ def build_probe_command(
     gpu_count: int,
     remaining: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return the probe's command for `remaining` checks. The driver reports `gpu_count` GPUs."""
+    """Return the command that runs the probe with the `remaining` checks."""
     imports = {name: one.imports for name, one in built.items() if f"{name}: import" in remaining}
     arguments = {
         "checks": [name for name in job.checks if name in remaining],
@@ -143,7 +143,7 @@ def run_smoke_checks(
     python: str,
     env: Mapping[str, str],
 ) -> list[ValidationResult]:
-    """Run the smoke script of each built extension. Exit code 0 passes; the last line is shown."""
+    """Run the test script of each built extension. A script with exit code 0 passes."""
     hung, checks = output.hung, []
     for name, smoke in job.smokes.items() if "extensions" in job.checks else ():
         if name not in built:
@@ -201,7 +201,7 @@ def check_cpp_program(
 def list_cpp_steps(
     job: ValidateJob, deps: DepsManifest, wheel: Wheel, build: PurePath
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the commands of the C++ check in order, each with its description before it."""
+    """Return the description and the command of each step of the C++ check."""
 
     def format_path(path: str) -> str:
         # CMake writes the path into generated files, where a backslash escapes the next character
@@ -255,7 +255,10 @@ class CodeChecker:
         return self._add_reader_name(combine_checks(name, parts))
 
     def check_extension(self, extension: BuiltExtension, maker: str | None) -> ValidationResult:
-        """Check all libraries of an extension, as one check. `maker` is the toolkit's version."""
+        """Check the machine code of all libraries of an extension, as one check.
+
+        `maker` is the version of the CUDA toolkit.
+        """
         name = f"{extension.name}: machine code"
         if extension.status == "unreachable":
             return ValidationResult(name, "not run", _UNREACHABLE)
@@ -303,7 +306,7 @@ class CodeChecker:
 
 
 def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
-    """Yield each library with device code once, except `kernels`; a file may have two names."""
+    """Yield each library with device code once, except `kernels` (a file can have two names)."""
     paths = {kernels.resolve()}
     for path in sorted(folder.rglob("*")):
         if _LIBRARY_NAME.search(path.name) and path.is_file() and path.resolve() not in paths:
@@ -316,7 +319,10 @@ def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
 
 
 def find_code_reader(deps: DepsManifest, wheel: Wheel) -> MachineCodeReader:
-    """Return a reader that uses cuobjdump of the toolkit, torch's triton or PATH, if found."""
+    """Return a reader of machine code that uses cuobjdump, if there is one.
+
+    cuobjdump comes from the CUDA toolkit, from triton beside torch, or from PATH.
+    """
     program = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     triton = Path(wheel.folder).parent / "triton" / "backends" / "nvidia" / "bin"
     paths = (deps.cuobjdump or "", str(triton / program), shutil.which(program) or "")

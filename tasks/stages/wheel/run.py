@@ -147,7 +147,7 @@ def require_target_code(job: PrebuiltJob, wheel: Path) -> None:
 
 
 def _read_kernel_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
-    """Return the machine code that most kernels have; empty for a wheel without CUDA."""
+    """Return the machine code of most kernels in the wheel; empty for a wheel without CUDA."""
     with wheel_archive_io.open_wheel(wheel) as archive:
         members = (f"torch/lib/{name}" for name in KERNELS[job.system])
         member = next((name for name in members if name in archive.namelist()), None)

@@ -17,7 +17,7 @@ LANES = {
 
 
 def measure_speed(where):
-    """Measure copies and matrix products. On a busy or full GPU, the check counts as not run."""
+    """Measure copies and matrix products. If a measurement fails, the check counts as not run."""
     import torch
 
     try:
@@ -61,7 +61,7 @@ def compute_memory_peak(of):
 
 
 def compute_float32_peak(of, capability):
-    """Return the peak operations per second, 0 if unknown: a multiply-add per lane and clock."""
+    """Return the peak number of operations per second, or 0 if it is unknown."""
     return 2 * LANES.get(capability, 0) * of(PROCESSORS) * of(CLOCK) * 1000
 
 
