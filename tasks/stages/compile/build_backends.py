@@ -117,7 +117,7 @@ class ScikitBuildBackend(CMakeBackend):
     """
 
     def create_configure_step(self, work: BuildSpec) -> Command:
-        """Return the command that makes a wheel of CMake's target `help`, which compiles nothing."""
+        """Return the command that makes a wheel of the CMake target `help`; nothing compiles."""
         config, dest = ("build.targets=help", "install.components=nothing"), work.build_root
         return self._create_build_step(work, config, str(dest / "scratch"), "configure PyTorch")
 

@@ -147,14 +147,11 @@ def _list_cache_edits(
     requested: ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
     """Yield the cache entries that a user or a failed reconfigure changed after the configure."""
+    previous_requests = {**before.variables, **before.toolchain}
     for _, name, entry, value in list_expected_entries(rules, requested):
         configured, current = before.held.get(entry), cache.get(entry, "")
-        previous_request = {**before.variables, **before.toolchain}.get(name, "")
-        if (
-            configured is not None
-            and not is_same_value(configured, current)
-            and is_same_value(previous_request, value)
-        ):
+        is_edited = configured is not None and not is_same_value(configured, current)
+        if is_edited and is_same_value(previous_requests.get(name, ""), value):
             yield FolderChange(name, current, value, "reconfigure")
 
 

@@ -111,11 +111,16 @@ def run(job: ValidateJob) -> tuple[Validation]:
     wheel = manifests.read_manifest(wheel_manifest, Wheel)
     manifests.remove_manifests(job.manifest, job.junit)
     checks = check_results.select_checks(_run_checks(job, wheel), job.checks)
-    results = [_add_remedy(job, check) if check.status == "failed" else check for check in checks]
+    knowledge, profile = load_knowledge(Path(job.layout.config, "knowledge")), job.layout.profile
+    results = [check_results.add_diagnosis(knowledge, check) for check in checks]
+    for index, check in enumerate(results):
+        if check.status == "failed":
+            remedy = add_profile_argument(check.remedy or f"see {job.log.parent}", profile)
+            results[index] = replace(check, remedy=remedy)
     warnings = list_validation_warnings(job)
     validation = check_results.build_validation(wheel.version, results, warnings)
     manifests.write_manifest(job.manifest, validation)
-    report = check_results.format_junit(job.layout.profile, validation)
+    report = check_results.format_junit(profile, validation)
     files.write_atomic(job.junit, redact_secrets(report))
     shortened = check_results.shorten_paths(job.layout.root, validation)
     columns = screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize)
@@ -174,12 +179,3 @@ def _check_machine_code(
     with shell.stop_commands_when(stopped.is_set):
         extensions = (checker.check_extension(one, maker) for one in built.values())
         return [checker.check_torch(wheel), *extensions]
-
-
-def _add_remedy(job: ValidateJob, check: ValidationResult) -> ValidationResult:
-    """Give a failed check a hint if it has none, and add the profile to commands in the hint."""
-    result = check_results.add_diagnosis(
-        load_knowledge(Path(job.layout.config, "knowledge")), check
-    )
-    remedy = result.remedy or f"see {job.log.parent}"
-    return replace(result, remedy=add_profile_argument(remedy, job.layout.profile))

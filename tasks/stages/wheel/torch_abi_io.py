@@ -23,12 +23,8 @@ from tasks.wheels import exported_symbols_io, wheel_archive_io, wheel_record
 from tasks.wheels.library_linkage import ExportedSymbols, ExportedSymbolsCache
 
 _SYMBOL_READER_VERSION = 1  # increment when the result of read_exported_symbols changes
-# The last prefix is the module with the compiler flags of cpp_extension
-_HEADER_PREFIXES = (
-    "torch/include/",
-    "torch/share/cmake/",
-    f"torch/{cpp_extension.CPP_EXTENSION_PATH}",
-)
+_FLAGS_FILE = f"torch/{cpp_extension.CPP_EXTENSION_PATH}"
+_HEADER_PREFIXES = ("torch/include/", "torch/share/cmake/", _FLAGS_FILE)
 # The libraries that CppExtension and CUDAExtension link; .lib are Windows' import libraries
 _LINKED_LIBRARY = re.compile(
     r"torch/lib/(?:lib)?(?:c10(?:_cuda)?|torch(?:_cpu|_python|_cuda\w*)?)"
@@ -141,7 +137,7 @@ def _detect_cxx11_abi(names: tuple[str, ...]) -> bool | None:
     """Return True for the C++11 ABI, False for the older ABI, None if unknown.
 
     `torchCheckFail(…, std::string const&)` is mangled `…RKNSt7__cxx1112basic_string…` with the
-    C++11 ABI and `…RKSs` with the older one. Other names do not count: a wheel of the older ABI
+    C++11 ABI and `…RKSs` with the older one. Only names of c10 count: a wheel of the older ABI
     exports names with `__cxx11` from the libstdc++ that is linked into it.
     """
     c10_symbols = [name for name in names if name.startswith(_C10_SYMBOLS)]

@@ -75,14 +75,11 @@ def import_modules(names):
 
 
 def read_arch_flags():
-    """Return the GPU architectures of torch, such as `sm_90 sm_120 compute_120`.
-
-    torch.cuda.get_arch_list is empty without a GPU.
-    """
+    """Return the GPU architectures of torch, such as `sm_90 sm_120 compute_120`."""
     import torch
 
-    core = getattr(torch, "_C", None)  # a minimal torch in tests has none
-    flags = getattr(core, "_cuda_getArchFlags", lambda: None)()
+    # torch.cuda.get_arch_list is empty without a GPU; a minimal torch in tests has no _C
+    flags = getattr(getattr(torch, "_C", None), "_cuda_getArchFlags", lambda: None)()
     return flags if flags is not None else " ".join(torch.cuda.get_arch_list())
 
 
