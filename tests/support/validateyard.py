@@ -48,8 +48,8 @@ def probing(names: Sequence[str], gpu: str, end: str = "") -> str:
 class FlatLayout(Layout):
     """A layout with the outputs of the build in `root`, and the configuration of this checkout."""
 
-    build = property(lambda layout: layout.root)  # type: ignore[assignment]
-    config = ROOT / "config"  # type: ignore[assignment]
+    build = property(lambda layout: layout.root)
+    config = ROOT / "config"
 
 
 class Yard:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from urllib.parse import urlsplit
 
 from tasks.core.canonical_json import format_canonical_json
@@ -86,7 +86,7 @@ def _update_clone(job: SourceJob) -> None:
 def _unpack_archive(job: SourceJob) -> None:
     digest = job.sha256 or files.read_artifact(Path(job.location)).sha256
     tree = Path(job.tree)
-    if tree.exists() and _read_snapshot(job).archive == digest:
+    if tree.exists() and _read_snapshot(job.tree, job.state).archive == digest:
         return
     manifests.remove_manifests(job.manifest)
     name = PurePosixPath(urlsplit(job.location).path.replace("\\", "/")).name
@@ -147,14 +147,14 @@ def _update_stale_submodules(job: SourceJob) -> None:
     """Update the submodules that the user's `git pull` did not update."""
     if not job.submodules or not git.is_checkout(job.tree):
         return
-    if stale := git.list_stale_submodules(job.tree, _read_snapshot(job).commit):
+    if stale := git.list_stale_submodules(job.tree, _read_snapshot(job.tree, job.state).commit):
         print_line(f"updating submodules to the commits of the tree: {', '.join(stale)}")
         manifests.remove_manifests(job.manifest)
         git.update_submodules(job.tree, stale, mirrors=job.mirrors, log=job.log)
 
 
 def _read_source_tree(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
-    tree, snapshot = str(job.tree), _read_snapshot(job)
+    tree, snapshot = str(job.tree), _read_snapshot(job.tree, job.state)
     if git.is_checkout(job.tree):
         state = git.read_git_state(job.tree, Path(job.state) / UNTRACKED_CACHE)
         date = snapshot.date if snapshot.commit == state.commit else 0
@@ -169,14 +169,14 @@ def _read_source_tree(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
     return SourceTree(tree, job.kind, "", {}, edits, snapshot.archive, patches)
 
 
-def _read_snapshot(job: SourceJob) -> TreeSnapshot:
-    path, new = Path(job.state) / "seen.json", TreeSnapshot(str(job.tree))
+def _read_snapshot(tree: PurePath, state: PurePath) -> TreeSnapshot:
+    path, new = Path(state) / "seen.json", TreeSnapshot(str(tree))
     snapshot = manifests.read_manifest(path, TreeSnapshot) if path.exists() else new
     return snapshot if snapshot.tree == new.tree else new
 
 
 def _write_snapshot(job: SourceJob, snapshot: TreeSnapshot) -> None:
-    if snapshot != _read_snapshot(job):
+    if snapshot != _read_snapshot(job.tree, job.state):
         files.write_atomic(job.state / "seen.json", format_canonical_json(snapshot))
 
 
@@ -192,9 +192,6 @@ def _list_user_changes(tree: Path, state: Path) -> tuple[str, ...]:
         patches = [tree_changes_io.find_patch_copy(state, digest) for digest in digests]
         return git.list_local_changes(tree, patches)
     # an unpacked archive: compare digests; an applied patch counts as an edit
-    path = state / "seen.json"
-    snapshot = manifests.read_manifest(path, TreeSnapshot) if path.exists() else TreeSnapshot("")
-    if snapshot.tree != str(tree):
-        return ("edits",)
-    digest = compute_tree_digest(tree, state / "listing.git")
-    return () if digest == snapshot.digest else ("edits",)
+    expected = _read_snapshot(tree, state).digest
+    is_same = expected and compute_tree_digest(tree, state / "listing.git") == expected
+    return () if is_same else ("edits",)

@@ -144,6 +144,7 @@ def run_smoke_checks(
     env: Mapping[str, str],
 ) -> list[ValidationResult]:
     """Run the test script of each built extension. A script with exit code 0 passes."""
+    knowledge = load_knowledge(Path(job.layout.config, "knowledge"))
     hung, checks = output.hung, []
     for name, smoke in job.smokes.items() if "extensions" in job.checks else ():
         if name not in built:
@@ -156,9 +157,7 @@ def run_smoke_checks(
         hung += run.hung and smoke.gpu
         if run.failure:
             check = ValidationResult(title, "failed", run.failure)
-            check = add_diagnosis(
-                load_knowledge(Path(job.layout.config, "knowledge")), check, "\n".join(run.lines)
-            )
+            check = add_diagnosis(knowledge, check, "\n".join(run.lines))
             checks.append(check if check.remedy else replace(check, remedy=f"see {log}"))
         else:
             last_line = next((line for line in reversed(run.lines) if line.strip()), "exit 0")
