@@ -90,11 +90,9 @@ def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0
         elif git.can_apply_patch(tree, patch, reverse=True):
             git.apply_patch(tree, patch, reverse=True, log=log, keep=_resolve_patch_backup(state))
         elif not git.can_apply_patch(tree, patch):  # it can if a killed run has reverted it
-            raise LostEditsError(
-                "cannot revert a patch: the lines that it changed were edited later",
-                location=str(tree),
-                hint=f"undo those edits, or list the patch in source.patches again: {patch}",
-            )
+            message = "cannot revert a patch: the lines that it changed were edited later"
+            hint = f"undo those edits, or list the patch in source.patches again: {patch}"
+            raise LostEditsError(message, location=str(tree), hint=hint)
         _write_patch_record(tree, state, series[: number - 1])
 
 
@@ -107,11 +105,9 @@ def _apply_patch(tree: PurePath, state: PurePath, patch: Path, log: PurePath) ->
     if git.can_apply_patch(tree, patch):
         git.apply_patch(tree, patch, log=log, keep=_resolve_patch_backup(state))
     elif not git.can_apply_patch(tree, patch, reverse=True):
-        raise TorchyardError(
-            f"{patch.name} does not apply to this tree",
-            location=f"source.patches: {patch}",
-            hint=f"correct or remove this patch. To see why: git -C {tree} apply --check {patch}",
-        )
+        message, location = f"{patch.name} does not apply to this tree", f"source.patches: {patch}"
+        hint = f"correct or remove this patch. To see why: git -C {tree} apply --check {patch}"
+        raise TorchyardError(message, location=location, hint=hint)
 
 
 def _resolve_patch_backup(state: PurePath) -> Path:

@@ -126,12 +126,9 @@ def run(job: ValidateJob) -> tuple[Validation]:
     columns = screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize)
     print_report(check_results.format_validation(shortened, columns, screen.colour_text))
     if failures := [check for check in shortened.checks if check.status == "failed"]:
-        names = ", ".join(check.name for check in failures)
-        raise ValidationFailedError(
-            f"{len(failures)} of {len(checks)} checks failed: {names}",
-            location=str(job.manifest),
-            hint=check_results.join_hints(failures),
-        )
+        names, hint = ", ".join(one.name for one in failures), check_results.join_hints(failures)
+        message = f"{len(failures)} of {len(checks)} checks failed: {names}"
+        raise ValidationFailedError(message, location=str(job.manifest), hint=hint)
     return (validation,)
 
 

@@ -139,10 +139,8 @@ def require_target_code(job: PrebuiltJob, wheel: Path) -> None:
     missing = [str(gpu) for gpu in gpus if not can_run_code(knowledge, code, gpu, maker=job.cuda)]
     found = f"{wheel.name} holds machine code for {', '.join(code.names) or 'no GPU'}"
     if missing:
-        raise MissingCodeError(
-            f"{found} and none that runs on {', '.join(missing)}; the wheel was not installed",
-            location=str(job.wheelhouse),
-        )
+        lack = f"none that runs on {', '.join(missing)}; the wheel was not installed"
+        raise MissingCodeError(f"{found} and {lack}", location=str(job.wheelhouse))
     print_line(found)
 
 
@@ -165,17 +163,15 @@ def _read_kernel_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
 def require_release(found: InstalledTorch, release: str, cuda: str | None) -> None:
     """Raise `BadArtifactError` if torch's release or CUDA differs from the plan."""
     if found.version.partition("+")[0] != release:
-        raise BadArtifactError(
-            f"torch {found.version} was installed instead of {release}", location=found.folder
-        )
+        message = f"torch {found.version} was installed instead of {release}"
+        raise BadArtifactError(message, location=found.folder)
     if found.cuda != cuda:
         actual, planned = (f"CUDA {one}" if one else "no CUDA" for one in (found.cuda, cuda))
-        key = f'toolkit.version: "{found.cuda}"'
-        raise BadArtifactError(
-            f"the installed torch {found.version} has {actual} instead of {planned}",
-            location=found.folder,
-            hint=f"set {key}" if found.cuda else "choose another torch.index",
+        message = f"the installed torch {found.version} has {actual} instead of {planned}"
+        hint = (
+            f'set toolkit.version: "{found.cuda}"' if found.cuda else "choose another torch.index"
         )
+        raise BadArtifactError(message, location=found.folder, hint=hint)
 
 
 def _build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprint]:
@@ -308,20 +304,17 @@ def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
     result = environments.try_import(python, _IMPORT_CODE, command)
     if result.needs_driver:
         print_warning(f"torch {version} was installed but not imported: {result.problem}")
-    elif result.error:
-        raise BadArtifactError(
-            f"torch {version} was installed but does not import: {result.problem}",
-            location=result.error.location,
-            hint="read the traceback in that log and remove the cause, then run the same command "
-            "again",
-        ) from result.error
+    elif error := result.error:
+        message = f"torch {version} was installed but does not import: {result.problem}"
+        hint = (
+            "read the traceback in that log and remove the cause, then run the same command again"
+        )
+        raise BadArtifactError(message, location=error.location, hint=hint) from error
     elif version not in result.lines:  # the output may contain warnings, too
         found = " ".join(result.lines[-1:])
-        raise BadArtifactError(
-            f"torch {version} was installed, but python imports torch {found!r}",
-            location=str(job.log),
-            hint="remove the other torch from this environment, then run the same command again",
-        )
+        message = f"torch {version} was installed, but python imports torch {found!r}"
+        hint = "remove the other torch from this environment, then run the same command again"
+        raise BadArtifactError(message, location=str(job.log), hint=hint)
 
 
 def _build_cpp_libraries(

@@ -165,11 +165,8 @@ def _build_wheel(job: BuiltJob, compiled: CompileResult, version: str) -> Path:
         run_backend(job, compiled, landing, variables, plain=True)
     wheels = list(landing.glob("*.whl"))
     if len(wheels) != 1:
-        raise TorchyardError(
-            f"the build made {len(wheels)} wheels instead of one",
-            location=str(job.log),
-            hint="read the end of that log",
-        )
+        message = f"the build made {len(wheels)} wheels instead of one"
+        raise TorchyardError(message, location=str(job.log), hint="read the end of that log")
     return wheels[0]
 
 
