@@ -52,7 +52,8 @@ def compiled(job: CompileJob) -> tuple[str, list[str]]:
 
 
 def _cmake_folder(job: CompileJob) -> Path:
-    tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
+    manifest = job.layout.compute_manifest_path("source")
+    tree = Path(manifests.read_manifest(manifest, SourceTree).tree)
     is_setup_py = (tree / "setup.py").exists() and job.backend == "auto"
     return tree / "build" if is_setup_py else Path(job.build) / "cmake"
 
@@ -419,9 +420,9 @@ def test_ninja_takes_its_jobs_from_the_pool_and_what_they_needed_is_recorded(
     yard: Yard, tmp_path: Path
 ) -> None:
     job = yard.job(jobs="auto", env={"CXX": crowded(tmp_path, SLOW)})
-    if not jobserver_io.is_supported_ninja(
-        manifests.read_manifest(job.deps, DepsManifest).ninja.version
-    ):
+    manifest = job.layout.compute_manifest_path("deps")
+    ninja = manifests.read_manifest(manifest, DepsManifest).ninja
+    if not jobserver_io.is_supported_ninja(ninja.version):
         pytest.skip("not run: this Ninja obeys no jobserver")
     compiled(job)
     (run,) = build_history_io.read_history(job.runs)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stages.compile.build_backends import BACKENDS, BuildSpec, BuildStep, detect_backend
+from tasks.core.model import Command
+from tasks.stages.compile.build_backends import BACKENDS, BuildSpec, detect_backend
 from tasks.system import environments, package_installer
 from tasks.system.network import archive
 from tests.support.ninjalog import made, products
@@ -52,7 +53,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> BuildSpec:
     )
 
 
-def run(work: BuildSpec, step: BuildStep) -> str:
+def run(work: BuildSpec, step: Command) -> str:
     path = f"{Path(work.cmake).parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, **step.env, "PATH": path}
     argv = [part.replace("{dest}", str(Path(work.build_root) / "out")) for part in step.argv]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tasks.core.deps_model import DepsManifest, Program
-from tasks.core.model import Arch, ValidationResult
+from tasks.core.model import Arch, Layout, ValidationResult
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.validate.model import SmokeCheck, ValidateJob, Validation
@@ -45,6 +45,13 @@ def probing(names: Sequence[str], gpu: str, end: str = "") -> str:
     return '[ "$1" = -X ] || exec sh "$@"\n' + "\n".join([*lines, end])
 
 
+class FlatLayout(Layout):
+    """A layout with the outputs of the build in `root`, and the configuration of this checkout."""
+
+    build = property(lambda layout: layout.root)
+    config = ROOT / "config"
+
+
 class Yard:
     """The folder of it."""
 
@@ -54,7 +61,7 @@ class Yard:
         self.library("smoke.so", "12.0")
         self.deps(cuobjdump=None)
         self.smoke("echo right")
-        publish(folder / "env.json", Environment({}, {}, (), ":"))
+        publish(folder / "extension-env.json", Environment({}, {}, (), ":"))
         publish(folder / "smoke.json", self.built())
 
     def library(self, name: str, *images: str) -> Path:
@@ -102,22 +109,14 @@ class Yard:
     def job(self, **changes: object) -> ValidateJob:
         folder = self.folder
         made = ValidateJob(
-            profile="mine",
+            layout=FlatLayout(folder, "mine", folder),
             system="linux",
             checks=CHECKS,
             timeout=60,
             targets=(Arch(12, 0),),
-            deps=folder / "deps.json",
-            wheel=folder / "wheel.json",
-            abi_manifest=folder / "surface.json",
-            environment=folder / "env.json",
             extensions={"smoke": folder / "smoke.json"},
             smokes={"smoke": SmokeCheck(folder / "check.py", gpu=True)},
             stages=(),
-            root=folder,
-            knowledge=ROOT / "config" / "knowledge",
-            templates=folder,
-            work=folder / "work",
             manifest=folder / "validate.json",
             junit=folder / "validate.xml",
             log=folder / "logs" / "validate.log",

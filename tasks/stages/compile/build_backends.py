@@ -1,9 +1,10 @@
-"""Configure, compile and make the wheel: the commands of each PyTorch build backend."""
+"""Return the commands with which each PyTorch build backend configures, compiles and packs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
+from tasks.core.model import Command
 from tasks.stages.compile.build_folder_decision import format_cmake_paths
 from tasks.stages.compile.model import ASSEMBLY_FOLDER, BUILD_OPTION, DESTINATION, BackendName
 
@@ -35,20 +36,14 @@ class BuildSpec:
     jobs: int | None
 
 
-@dataclass(frozen=True)
-class BuildStep:
-    """A command of a build, which runs in the source tree with the additional variables `env`."""
-
-    description: str
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-
-
 class CMakeBackend:
     """The backend without Python packaging: CMake makes C++ libraries and an install prefix.
 
-    The subclasses override the methods that differ.
+    The subclasses override what differs. The commands have only the variables to add to the
+    environment, and run in the source tree.
     """
+
+    everything = "all"  # the CMake target that builds everything
 
     def find_build_folder(self, work: BuildSpec) -> PurePath:
         """Return the CMake build folder."""
@@ -58,7 +53,7 @@ class CMakeBackend:
         """Return the folders of the compiled libraries; a folder may not exist yet."""
         return (self.find_build_folder(work),)
 
-    def create_configure_step(self, work: BuildSpec) -> BuildStep:
+    def create_configure_step(self, work: BuildSpec) -> Command:
         """Return the command that configures an empty build folder without compiling."""
         folder, python = str(self.find_build_folder(work)), format_cmake_paths(work.python)
         definitions = {"BUILD_SHARED_LIBS": "ON", "BUILD_PYTHON": "OFF", **work.definitions}
@@ -70,17 +65,20 @@ class CMakeBackend:
             f"-DPYTHON_EXECUTABLE={python}",
             *(f"-D{name}={value}" for name, value in sorted(definitions.items())),
         )
-        return BuildStep("configure PyTorch", argv, {})
+        return Command(argv, {}, "configure PyTorch")
 
-    def create_compile_step(self, work: BuildSpec) -> BuildStep:
-        """Return the command that compiles everything that Ninja finds out of date."""
-        return create_cmake_build(work, self.find_build_folder(work))
+    def create_compile_step(self, work: BuildSpec) -> Command:
+        """Return the command that compiles what is out of date."""
+        folder, target = str(self.find_build_folder(work)), work.target or self.everything
+        variables = build_job_variables(work, "CMAKE_BUILD_PARALLEL_LEVEL")
+        argv = (work.cmake, "--build", folder, "--target", target)
+        return Command(argv, variables, f"compile {work.target or 'PyTorch'}")
 
-    def create_wheel_step(self, work: BuildSpec) -> BuildStep:
+    def create_wheel_step(self, work: BuildSpec) -> Command:
         """Return the command that installs the C++ libraries into the prefix `DESTINATION`."""
         folder = str(self.find_build_folder(work))
         argv = (work.cmake, "--install", folder, "--prefix", DESTINATION)
-        return BuildStep("install the libraries", argv, {})
+        return Command(argv, {}, "install the libraries")
 
 
 class SetupPyBackend(CMakeBackend):
@@ -89,31 +87,26 @@ class SetupPyBackend(CMakeBackend):
     The commands follow PyTorch's tools/setup_helpers/cmake.py.
     """
 
+    everything = "install"
+
     def find_build_folder(self, work: BuildSpec) -> PurePath:
-        """Return the folder build in the tree, the only build folder that setup.py supports."""
+        """Return `build` in the tree, the only build folder that setup.py supports."""
         return work.tree / "build"
 
     def list_output_folders(self, work: BuildSpec) -> tuple[PurePath, ...]:
-        """Return CMake's library folder, and the library folder of the package torch."""
+        """Return CMake's library folder and that of the package `torch`."""
         return (work.tree / "build" / "lib", work.tree / "torch" / "lib")
 
-    def create_configure_step(self, work: BuildSpec) -> BuildStep:
+    def create_configure_step(self, work: BuildSpec) -> Command:
         """Return the setup.py command, which passes the paths of Python and NumPy to CMake."""
         argv = (work.python, "setup.py", "build", "--cmake-only")
-        return BuildStep("configure PyTorch", argv, self._build_variables(work))
+        variables = {"CMAKE_BUILD_TYPE": work.type, **build_job_variables(work, "MAX_JOBS")}
+        return Command(argv, variables, "configure PyTorch")
 
-    def create_compile_step(self, work: BuildSpec) -> BuildStep:
-        """Return the command that builds the requested target, or install like setup.py."""
-        return create_cmake_build(work, self.find_build_folder(work), everything="install")
-
-    def create_wheel_step(self, work: BuildSpec) -> BuildStep:
+    def create_wheel_step(self, work: BuildSpec) -> Command:
         """Return the command that makes the wheel from the compiled files in ./build."""
         argv = build_wheel_argv(work, *_QUICK_OPTIONS)
-        return BuildStep("make the wheel", argv, self._build_variables(work))
-
-    @staticmethod
-    def _build_variables(work: BuildSpec) -> dict[str, str]:
-        return {"CMAKE_BUILD_TYPE": work.type, **build_job_variables(work, "MAX_JOBS")}
+        return replace(self.create_configure_step(work), argv=argv, step_name="make the wheel")
 
 
 class ScikitBuildBackend(CMakeBackend):
@@ -123,23 +116,22 @@ class ScikitBuildBackend(CMakeBackend):
     which is discarded.
     """
 
-    def create_configure_step(self, work: BuildSpec) -> BuildStep:
-        """Return the command that makes a wheel of CMake's target help; nothing compiles."""
-        config = (*self._build_config(work), "build.targets=help", "install.components=nothing")
-        argv = build_wheel_argv(work, *config, dest=str(work.build_root / "scratch"))
-        return BuildStep("configure PyTorch", argv, self._build_variables(work))
+    def create_configure_step(self, work: BuildSpec) -> Command:
+        """Return the command that makes a wheel of the CMake target `help`; nothing compiles."""
+        config, dest = ("build.targets=help", "install.components=nothing"), work.build_root
+        return self._create_build_step(work, config, str(dest / "scratch"), "configure PyTorch")
 
-    def create_wheel_step(self, work: BuildSpec) -> BuildStep:
+    def create_wheel_step(self, work: BuildSpec) -> Command:
         """Return the command that makes the wheel from the compiled build folder."""
-        argv = build_wheel_argv(work, *self._build_config(work))
-        return BuildStep("make the wheel", argv, self._build_variables(work))
+        return self._create_build_step(work, (), DESTINATION, "make the wheel")
 
-    def _build_config(self, work: BuildSpec) -> tuple[str, ...]:
-        return (f"build-dir={self.find_build_folder(work)}", f"cmake.build-type={work.type}")
-
-    @staticmethod
-    def _build_variables(work: BuildSpec) -> dict[str, str]:
-        return build_job_variables(work, "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
+    def _create_build_step(
+        self, work: BuildSpec, config: tuple[str, ...], dest: str, step_name: str
+    ) -> Command:
+        folder = f"build-dir={self.find_build_folder(work)}"
+        argv = build_wheel_argv(work, folder, f"cmake.build-type={work.type}", *config, dest=dest)
+        variables = build_job_variables(work, "MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL")
+        return Command(argv, variables, step_name)
 
 
 BACKENDS: Mapping[BackendName, CMakeBackend] = {
@@ -150,22 +142,15 @@ BACKENDS: Mapping[BackendName, CMakeBackend] = {
 
 
 def detect_backend(pyproject: str) -> BackendName:
-    """Return the build backend of a tree. `pyproject` is the text of pyproject.toml, or ""."""
+    """Return the build backend of a tree from the text of its pyproject.toml (may be empty)."""
     return "scikit_build_core" if "scikit_build_core.build" in pyproject else "setup_py"
-
-
-def create_cmake_build(work: BuildSpec, folder: PurePath, everything: str = "all") -> BuildStep:
-    """Return the `cmake --build` step for `work.target`, or for the target `everything` if None."""
-    argv = (work.cmake, "--build", str(folder), "--target", work.target or everything)
-    description = f"compile {work.target or 'PyTorch'}"
-    return BuildStep(description, argv, build_job_variables(work, "CMAKE_BUILD_PARALLEL_LEVEL"))
 
 
 def create_reconfigure_step(
     work: BuildSpec, folder: PurePath, arguments: tuple[str, ...]
-) -> BuildStep:
+) -> Command:
     """Return the CMake command that changes cache entries of a configured folder."""
-    return BuildStep("reconfigure PyTorch", (work.cmake, *arguments, str(folder)), {})
+    return Command((work.cmake, *arguments, str(folder)), {}, "reconfigure PyTorch")
 
 
 def build_job_variables(work: BuildSpec, *names: str) -> dict[str, str]:

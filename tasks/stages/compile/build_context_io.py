@@ -1,10 +1,10 @@
-"""Resolve the inputs of a build (backend, folder, environment, job count) and preview the build."""
+"""Resolve the backend, folder, environment and job count of a build, and preview the build."""
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any
 
 from tasks.compiler_cache import cache_program_io
 from tasks.core.deps_model import DepsManifest
@@ -41,24 +41,20 @@ def build_kernel_variables(
 
     The result is empty if the tree has no such pool, CUDA is off, or the user has set the variable.
     With `elastic`, the jobserver limits jobs by memory, and the depth must not limit them further.
-    The depth does not depend on the free memory: it is part of build.ninja, and a change would make
-    CMake run again.
+    The depth does not depend on the free memory, since each change makes CMake run again.
     """
-    if (
-        KERNEL_JOBS_VARIABLE in variables
-        or not is_same_value(variables.get("USE_CUDA", ""), "1")
-        or not find_forwarded_variables(tree)
-    ):
+    is_cuda_build = is_same_value(variables.get("USE_CUDA", ""), "1")
+    if KERNEL_JOBS_VARIABLE in variables or not (is_cuda_build and has_kernel_pool(tree)):
         return {}
     depth = jobs or capacity.count_processors()
     return {KERNEL_JOBS_VARIABLE: str(depth if elastic else capacity.compute_kernel_jobs(depth))}
 
 
-def find_forwarded_variables(tree: PurePath) -> frozenset[str]:
-    """Return FLASH_ATTENTION_MAX_JOBS if the tree forwards it to CMake, else an empty set."""
+def has_kernel_pool(tree: PurePath) -> bool:
+    """Return True if the tree forwards FLASH_ATTENTION_MAX_JOBS to CMake."""
     path = Path(tree) / "cmake" / "EnvVarForwarding.cmake"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    return frozenset({KERNEL_JOBS_VARIABLE} if _FORWARDED_LINE.search(text) else ())
+    return bool(_FORWARDED_LINE.search(text))
 
 
 @dataclass(frozen=True)
@@ -86,25 +82,37 @@ class BuildContext:
         """Return the action that the build folder needs, without changing anything."""
         return choose_folder_action(self.rules, self.cache_entries, self.before, self.requested)
 
+    def preview_ninja_build(self) -> ninja_steps_io.NinjaDryRun | None:
+        """Return Ninja's dry run, or None if the steps are known only after CMake has run."""
+        target = self.work.target or "all"
+        return ninja_steps_io.preview_ninja_build(self.work.ninja, self.folder, target)
+
 
 def resolve_build_folder(job: CompileJob) -> PurePath:
     """Return the CMake build folder of the job."""
-    tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
-    spec = create_build_spec(job, manifests.read_manifest(job.deps, DepsManifest), tree)
-    return BACKENDS[_select_backend(job, tree)].find_build_folder(spec)
+    name, _, spec = _read_build_spec(job)
+    return BACKENDS[name].find_build_folder(spec)
+
+
+def _read_build_spec(job: CompileJob) -> tuple[BackendName, DepsManifest, BuildSpec]:
+    manifest_path = job.layout.compute_manifest_path
+    tree = Path(manifests.read_manifest(manifest_path("source"), SourceTree).tree)
+    deps, pyproject = manifests.read_manifest(manifest_path("deps"), DepsManifest), ""
+    with contextlib.suppress(FileNotFoundError):
+        pyproject = (tree / "pyproject.toml").read_text(encoding="utf-8")
+    name = detect_backend(pyproject) if job.backend == "auto" else job.backend
+    return name, deps, create_build_spec(job, deps, tree)
 
 
 def read_build_context(job: CompileJob, environment: Environment | None = None) -> BuildContext:
     """Return the build context from the manifests, the tree and the build folder; change nothing.
 
-    `environment` replaces the environment in env.json; None keeps it.
+    `environment` is used instead of the one in env.json, unless it is None.
     """
-    tree = Path(manifests.read_manifest(job.source, SourceTree).tree)
-    deps = manifests.read_manifest(job.deps, DepsManifest)
-    planned = environment or manifests.read_manifest(job.environment, Environment)
-    name = _select_backend(job, tree)
-    backend, spec = BACKENDS[name], create_build_spec(job, deps, tree)
-    folder = backend.find_build_folder(spec)
+    manifest = job.layout.compute_manifest_path("env")
+    planned = environment or manifests.read_manifest(manifest, Environment)
+    name, deps, spec = _read_build_spec(job)
+    folder = BACKENDS[name].find_build_folder(spec)
     cache = build_folder_io.read_cmake_cache(folder)
     launchers = [cache.get(name, "") for name in LAUNCHER_VARIABLES if name.endswith("_LAUNCHER")]
     programs = [name.split(";")[0] for name in launchers if name]
@@ -114,19 +122,20 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
     ninja = cache.get("CMAKE_MAKE_PROGRAM", "")
     if cache_program_io.is_program_installed(ninja):
         spec = replace(spec, ninja=ninja)
-    rules = load_knowledge(Path(job.knowledge)).folder_rules
+    rules = load_knowledge(Path(job.layout.config, "knowledge")).folder_rules
     launcher = effective.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     max_jobs = effective.set.get("MAX_JOBS", "")
     requested_jobs = job.jobs or (int(max_jobs) if max_jobs.isdecimal() else None)
     jobs = requested_jobs if job.jobs_exact else None
-    jobs = jobs or resolve_fixed_jobs(requested_jobs, job.pool, spec.ninja, deps, (launcher,))
-    variables = effective.set
-    kernels = build_kernel_variables(tree, variables, requested_jobs, elastic=jobs is None)
+    pool, variables = job.layout.jobserver, effective.set
+    jobs = jobs or resolve_fixed_jobs(requested_jobs, pool, spec.ninja, deps, (launcher,))
+    kernels = build_kernel_variables(spec.tree, variables, requested_jobs, elastic=jobs is None)
     effective = replace(effective, set={**variables, **kernels})
     requested = ConfigureFingerprint(effective.set, _identify_toolchain(deps, effective.set, spec))
+    offered = [key for key in planned.offered if key in planned.set]
     return BuildContext(
         name=name,
-        backend=backend,
+        backend=BACKENDS[name],
         work=replace(spec, definitions=build_cmake_definitions(rules, requested), jobs=jobs),
         max_jobs=requested_jobs,
         folder=folder,
@@ -135,9 +144,7 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
         before=build_folder_io.read_configured_fingerprint(folder, cache, rules, requested),
         requested=requested,
         environment=effective,
-        wheel_variables={
-            key: effective.set.get(key, "") for key in planned.offered if key in planned.set
-        },
+        wheel_variables={key: effective.set.get(key, "") for key in offered},
     )
 
 
@@ -156,17 +163,10 @@ def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> Bu
     )
 
 
-def _select_backend(job: CompileJob, tree: Path) -> BackendName:
-    if job.backend != "auto":
-        return job.backend
-    pyproject = tree / "pyproject.toml"
-    return detect_backend(pyproject.read_text(encoding="utf-8") if pyproject.is_file() else "")
-
-
 def _identify_toolchain(
     deps: DepsManifest, variables: Mapping[str, str], work: BuildSpec
 ) -> dict[str, str]:
-    """Return the identity of each tool in use, by `toolchain.cxx` and similar names."""
+    """Return version and path of each tool in use, by names such as `toolchain.cxx`."""
     # on Windows CC and CXX may be just `cl`: see tasks.stages.env.environment_variables
     cc, cxx = (variables.get(name, "") for name in ("CC", "CXX"))
     version_file = Path(work.tree) / "version.txt"
@@ -220,14 +220,9 @@ def preview_build(job: CompileJob, environment: Environment | None = None) -> Bu
         context = read_build_context(job, environment)
     except TorchyardError:
         return None
-    decision, ninja = context.choose_action(), None
-    full_build: Mapping[str, Any] = {"objects": ()}
-    for run in build_history_io.read_history(job.runs):
-        if run["decision"] in ("configure", "wipe"):
-            full_build = run
-    if decision.action == "reuse":
-        ninja = ninja_steps_io.preview_ninja_build(
-            context.work.ninja, context.folder, job.target or "all"
-        )
-    last_count = sum(".o" in step["output"] for step in full_build["objects"])
-    return BuildPreview(decision, ninja, last_count)
+    decision = context.choose_action()
+    ninja = context.preview_ninja_build() if decision.action == "reuse" else None
+    runs = build_history_io.read_history(job.runs)
+    full_builds = [run["objects"] for run in runs if run["decision"] in ("configure", "wipe")]
+    last_steps = full_builds[-1] if full_builds else ()
+    return BuildPreview(decision, ninja, sum(".o" in step["output"] for step in last_steps))

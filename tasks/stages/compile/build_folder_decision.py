@@ -1,4 +1,4 @@
-"""Decide from the changed variables and tools if a build folder is reused, reconfigured or wiped.
+"""Decide whether changed variables and tools require that a build folder is reconfigured or wiped.
 
 The rules in config/knowledge/buildfolder.yaml give each change an effect; the most severe effect
 wins. The CMake cache does not show who set a value, so the requested values are stored as well.
@@ -33,8 +33,10 @@ _SETTING_NAMES = {
 }
 _ABSOLUTE_PATH = re.compile(r"/|[A-Za-z]:[\\/]")
 _DRIVE_PATH = re.compile(r"[A-Za-z]:[\\/]")
-_ON_VALUES = ("1", "ON", "YES", "TRUE", "Y")
-_OFF_VALUES = ("0", "OFF", "NO", "FALSE", "N")
+_SWITCHES = {
+    **dict.fromkeys(("1", "ON", "YES", "TRUE", "Y"), "ON"),
+    **dict.fromkeys(("0", "OFF", "NO", "FALSE", "N"), "OFF"),
+}
 _EFFECT_SEVERITY: tuple[Effect, ...] = ("reuse", "reconfigure", "wipe")
 _MAX_SHOWN = 3  # changes in one line
 _ACTION_TEXTS = {
@@ -49,7 +51,7 @@ _ACTION_TEXTS = {
 class ConfigureFingerprint:
     """The values that a build folder is configured from.
 
-    `toolchain` has the identity of each known tool, by `toolchain.cxx` and similar names. `held`
+    `toolchain` has version and path of each known tool, by names such as `toolchain.cxx`. `held`
     are the resulting entries of CMakeCache.txt. `pending` are the variables of an unfinished
     configure, or None if the last configure finished.
     """
@@ -62,17 +64,16 @@ class ConfigureFingerprint:
 
 @dataclass(frozen=True)
 class FolderChange:
-    """A changed variable or tool: both values ("" if not set), the effect, and the reason."""
+    """A changed variable or tool: both values (an empty string if not set) and the effect."""
 
     name: str
     before: str
     after: str
     effect: Effect
-    why: str
 
     def __str__(self) -> str:
-        before, after = self.before or "nothing", self.after or "nothing"
-        return f"{format_setting_name(self.name)} {before} → {after}"
+        name = format_setting_name(self.name)
+        return f"{name} {self.before or 'nothing'} → {self.after or 'nothing'}"
 
 
 @dataclass(frozen=True)
@@ -100,17 +101,15 @@ def choose_folder_action(
     """
     if not cache:
         return FolderDecision("configure")
-    candidates = (
+    changes = [
         *_list_requested_changes(rules, cache, before, requested),
         *_list_cache_edits(rules, cache, before, requested),
-    )
-    changes = tuple(change for change in candidates if change.effect != "reuse")
-    if before.pending is not None:
-        reason = "some of its values may be in the folder"
-        unfinished = FolderChange("unfinished", "did not finish", "again", "reconfigure", reason)
-        changes = (*changes, unfinished)
+    ]
+    if before.pending is not None:  # some of its values may be in the folder
+        changes.append(FolderChange("unfinished", "did not finish", "again", "reconfigure"))
     severity = max((_EFFECT_SEVERITY.index(change.effect) for change in changes), default=0)
-    return FolderDecision(_EFFECT_SEVERITY[severity], changes)
+    changes = [change for change in changes if change.effect != "reuse"]
+    return FolderDecision(_EFFECT_SEVERITY[severity], tuple(changes))
 
 
 def _list_requested_changes(
@@ -138,7 +137,7 @@ def _list_requested_changes(
             if cached and all(value and is_same_value(value, new_value) for value in cached):
                 continue  # the new value is the one that CMake chose by default
         value = pending_value if is_requested_again else old_value
-        yield FolderChange(name, value, new_value, rule.effect, rule.why)
+        yield FolderChange(name, value, new_value, rule.effect)
 
 
 def _list_cache_edits(
@@ -148,35 +147,25 @@ def _list_cache_edits(
     requested: ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
     """Yield the cache entries that a user or a failed reconfigure changed after the configure."""
-    for name, entry, value in list_expected_entries(rules, requested):
+    previous_requests = {**before.variables, **before.toolchain}
+    for _, name, entry, value in list_expected_entries(rules, requested):
         configured, current = before.held.get(entry), cache.get(entry, "")
-        previous_request = {**before.variables, **before.toolchain}.get(name, "")
-        if (
-            configured is not None
-            and not is_same_value(configured, current)
-            and is_same_value(previous_request, value)
-        ):
-            reason = "CMakeCache.txt changed after the last configure"
-            yield FolderChange(name, current, value, "reconfigure", reason)
+        is_edited = configured is not None and not is_same_value(configured, current)
+        if is_edited and is_same_value(previous_requests.get(name, ""), value):
+            yield FolderChange(name, current, value, "reconfigure")
 
 
 def build_reconfigure_arguments(
-    rules: tuple[FolderRule, ...],
-    decision: FolderDecision,
-    requested: ConfigureFingerprint,
+    rules: tuple[FolderRule, ...], decision: FolderDecision, requested: ConfigureFingerprint
 ) -> tuple[str, ...]:
-    """Return the CMake arguments: -U for each obsolete cache entry, -D for each requested value."""
+    """Return the arguments for CMake: -U for obsolete cache entries, -D for requested values."""
     obsolete: dict[str, None] = {}
     for change in decision.changes:
         rule = find_folder_rule(rules, change.name)
         obsolete |= dict.fromkeys(rule.forget)
         if not rule.defines or not change.after:
             obsolete |= dict.fromkeys(list_cache_entries(rule, change.name))
-    definitions = {
-        entry: format_cmake_paths(value)
-        for name, entry, value in list_expected_entries(rules, requested)
-        if find_folder_rule(rules, name).defines
-    }
+    definitions = build_cmake_definitions(rules, requested, ("reconfigure",))
     return (
         *(f"-U{entry}" for entry in obsolete),
         *(f"-D{entry}={value}" for entry, value in sorted(definitions.items())),
@@ -188,12 +177,12 @@ def list_missing_values(
 ) -> list[FolderChange]:
     """Return the requested values that the CMake cache lacks after CMake has run."""
     return [
-        FolderChange(name, value, cached, "reconfigure", entry)
-        for name, entry, value in list_expected_entries(rules, requested)
+        FolderChange(name, value, cached, "reconfigure")
+        for rule, name, entry, value in list_expected_entries(rules, requested)
         if not name.startswith(TOOL_PREFIX)
         and not is_same_value(value, cached := cache.get(entry, ""))
         # CMake may add options to values from the environment (`/EHsc`)
-        and (find_folder_rule(rules, name).defines or value.strip() not in cached)
+        and (rule.defines or value.strip() not in cached)
     ]
 
 
@@ -208,23 +197,25 @@ def list_cache_entries(rule: FolderRule, name: str) -> tuple[str, ...]:
 
 
 def list_expected_entries(
-    rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
-) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, cache entry, value) for each requested value that a reconfigure can set."""
-    for name, entry, value in _list_all_entries(rules, requested):
-        if find_folder_rule(rules, name).effect == "reconfigure":
-            yield name, entry, value
+    rules: tuple[FolderRule, ...],
+    requested: ConfigureFingerprint,
+    effects: tuple[Effect, ...] = ("reconfigure",),
+) -> Iterator[tuple[FolderRule, str, str, str]]:
+    """Yield (rule, name, cache entry, value) for the requested values with one of the `effects`."""
+    for name, value in sorted({**requested.toolchain, **requested.variables}.items()):
+        rule = find_folder_rule(rules, name)
+        if rule.effect in effects:
+            yield from ((rule, name, entry, value) for entry in list_cache_entries(rule, name))
 
 
 def build_cmake_definitions(
-    rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
+    rules: tuple[FolderRule, ...],
+    requested: ConfigureFingerprint,
+    effects: tuple[Effect, ...] = _EFFECT_SEVERITY,
 ) -> dict[str, str]:
-    """Return the CMake definitions (-D) for an empty build folder, by cache entry."""
-    return {
-        entry: format_cmake_paths(value)
-        for name, entry, value in _list_all_entries(rules, requested)
-        if find_folder_rule(rules, name).defines
-    }
+    """Return the CMake definitions (-D) of the requested values, by cache entry."""
+    entries = list_expected_entries(rules, requested, effects)
+    return {entry: format_cmake_paths(value) for rule, _, entry, value in entries if rule.defines}
 
 
 def format_cmake_paths(value: str) -> str:
@@ -236,16 +227,8 @@ def format_cmake_paths(value: str) -> str:
     return ";".join(part.replace("\\", "/") if _DRIVE_PATH.match(part) else part for part in parts)
 
 
-def _list_all_entries(
-    rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
-) -> Iterator[tuple[str, str, str]]:
-    for name, value in sorted({**requested.toolchain, **requested.variables}.items()):
-        for entry in list_cache_entries(find_folder_rule(rules, name), name):
-            yield name, entry, value
-
-
 def format_setting_name(name: str) -> str:
-    """Return the name of a variable or tool in messages: a settings key or words for the tool."""
+    """Return the settings key of a variable, or a description of a tool, for messages."""
     if name in _SETTING_NAMES:
         return _SETTING_NAMES[name]
     return f"build.{'flags' if name.startswith(('USE_', 'BUILD_')) else 'env'}.{name}"
@@ -257,12 +240,10 @@ def is_same_value(one: str, other: str) -> bool:
 
 
 def _normalize_value(value: str) -> str:
-    """Return a value in comparable form: ON or OFF, and paths without `..`, last slash and `\\`."""
+    """Return ON or OFF for a truth value; normalize each path in any other value."""
     text = value.strip()
-    if text.upper() in _ON_VALUES:
-        return "ON"
-    if text.upper() in _OFF_VALUES:
-        return "OFF"
+    if switch := _SWITCHES.get(text.upper()):
+        return switch
     return ";".join(
         normpath(part.replace("\\", "/")) if _ABSOLUTE_PATH.match(part) else part
         for part in text.split(";")

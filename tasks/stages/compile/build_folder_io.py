@@ -1,5 +1,6 @@
-"""Read CMake's cache of a build folder, and keep a note of the values of the last configure."""
+"""Read the CMake cache of a build folder, and record the values of the last configure."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -25,7 +26,6 @@ from tasks.system import files, manifests
 from tasks.system.hardware import toolchain
 
 _CACHE_ENTRY = re.compile(r'"?(?P<name>[^":=]+)"?:(?P<type>\w+)=(?P<value>.*)')
-_NOTE_NAME = "torchyard-request.json"
 # The cache entry of each tool, for a folder that the user or another program configured
 _TOOL_ENTRIES = {
     "toolchain.cc": "CMAKE_C_COMPILER",
@@ -39,15 +39,14 @@ _TOOL_ENTRIES = {
 }
 
 
-def read_cmake_cache(folder: PurePath) -> dict[str, str]:
-    """Return the entries of CMakeCache.txt by name; empty if no configure has finished."""
+def read_cmake_cache(folder: PurePath, *, unfinished: bool = False) -> dict[str, str]:
+    """Return the entries of CMakeCache.txt by name; empty if no configure has finished.
+
+    With `unfinished`, the entries of an unfinished configure are returned, too.
+    """
     cache = Path(folder) / "CMakeCache.txt"
-    if not cache.is_file() or not (Path(folder) / "build.ninja").is_file():
+    if not cache.is_file() or not (unfinished or (Path(folder) / "build.ninja").is_file()):
         return {}
-    return _read_cache_entries(cache)
-
-
-def _read_cache_entries(cache: Path) -> dict[str, str]:
     lines = cache.read_text(encoding="utf-8", errors="replace").splitlines()
     matches = (_CACHE_ENTRY.fullmatch(line) for line in lines if not line.startswith(("#", "//")))
     return {entry["name"]: entry["value"] for entry in matches if entry}
@@ -61,16 +60,16 @@ def read_configured_fingerprint(
 ) -> ConfigureFingerprint:
     """Return the values that the folder was configured from.
 
-    Without a configure note, the values are read from CMake's cache. A variable that CMake does not
-    cache is assumed to have the requested value. Tools missing in the note come from the cache.
+    If torchyard has not configured the folder, the values are read from CMake's cache. A variable
+    that CMake does not cache is assumed to have the requested value.
     """
     tools = {
         name: toolchain.resolve_tool_identity(name, value)
         for name, entry in _TOOL_ENTRIES.items()
         if (value := cache.get(entry, ""))
     }
-    if has_configure_note(folder):
-        note = manifests.read_manifest(_resolve_note_path(folder), ConfigureFingerprint)
+    if (path := resolve_note_path(folder)).exists():
+        note = manifests.read_manifest(path, ConfigureFingerprint)
         return replace(note, toolchain={**tools, **note.toolchain})
     variables = {}
     for name, value in requested.variables.items():
@@ -83,40 +82,38 @@ def read_configured_fingerprint(
     return ConfigureFingerprint(variables, tools)
 
 
-def has_configure_note(folder: PurePath) -> bool:
-    """Return True if torchyard has configured or used the folder before."""
-    return _resolve_note_path(folder).exists()
+def resolve_note_path(folder: PurePath) -> Path:
+    """Return the path of the record of the last configure by torchyard, which may not exist."""
+    return Path(folder) / "torchyard-request.json"
 
 
 def write_pending_note(
     folder: PurePath, before: ConfigureFingerprint, requested: ConfigureFingerprint
 ) -> None:
-    """Note that a configure has started. This must happen before CMake changes anything."""
+    """Record that a configure has started, before CMake changes anything."""
     note = replace(before, pending=requested.variables)
-    files.write_atomic(_resolve_note_path(folder), format_canonical_json(note))
+    files.write_atomic(resolve_note_path(folder), format_canonical_json(note))
 
 
 def prepare_build_folder(folder: PurePath) -> None:
     """Prepare a folder for a first configure.
 
-    A new or empty folder is marked as managed. In a managed folder, the CMakeCache.txt of an
-    unfinished configure is removed, because CMake would reuse the values in it.
+    A new or empty folder gets a marker file: torchyard may delete its content. In a marked folder,
+    the CMakeCache.txt of an unfinished configure is removed: CMake would reuse the values in it.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     if not any(entry for entry in path.iterdir() if not entry.name.startswith(".lock")):
         files.mark_owned(path)
-    cache = path / "CMakeCache.txt"
+    generator = read_cmake_cache(folder, unfinished=True).get("CMAKE_GENERATOR", "Ninja")
     if files.is_marked(path):
-        cache.unlink(missing_ok=True)
-    elif cache.is_file():
-        generator = _read_cache_entries(cache).get("CMAKE_GENERATOR", "Ninja")
-        if generator != "Ninja":
-            raise _create_unmanaged_error(folder, f"generator {generator} → Ninja")
+        (path / "CMakeCache.txt").unlink(missing_ok=True)
+    elif generator != "Ninja":
+        raise _create_unmanaged_error(folder, f"generator {generator} → Ninja")
 
 
 def wipe_build_folder(folder: PurePath, decision: FolderDecision) -> None:
-    """Empty a managed build folder; raise `TorchyardError` with a hint for an unmanaged one."""
+    """Empty a build folder, or raise `TorchyardError` if torchyard did not create the folder."""
     if not files.is_marked(folder):
         raise _create_unmanaged_error(folder, str(decision).partition(": ")[2])
     # remove Ninja's log first: if the wipe is interrupted, Ninja compiles all remaining objects
@@ -137,17 +134,15 @@ def require_cmake_values(
     folder: PurePath, rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
 ) -> None:
     """Raise a `TorchyardError` that lists the requested values that the CMake cache lacks."""
-    details = [
-        f"{format_setting_name(change.name)} is {change.after or 'nothing'} instead of "
-        f"{change.before}"
-        for change in list_missing_values(rules, read_cmake_cache(folder), requested)
-    ]
-    if details:
+    if details := [
+        f"{format_setting_name(one.name)} is {one.after or 'nothing'} instead of {one.before}"
+        for one in list_missing_values(rules, read_cmake_cache(folder), requested)
+    ]:
         raise TorchyardError(
             f"CMake did not apply these settings: {'; '.join(details)}",
             location=str(Path(folder) / "CMakeCache.txt"),
-            hint="read the cause in the log of compile. Then change the setting, or install what "
-            "CMake did not find",
+            hint="read the cause in the log of the compile stage. Then change the setting, or "
+            "install what CMake did not find",
         )
 
 
@@ -157,22 +152,17 @@ def write_configure_note(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> None:
-    """Write the note of a finished configure. Identities of tools that are unused now are kept."""
+    """Record the values of a finished configure. Tools that are not used now stay recorded."""
     cache = read_cmake_cache(folder)
-    entries = (entry for _, entry, _ in list_expected_entries(rules, requested))
+    entries = (entry for _, _, entry, _ in list_expected_entries(rules, requested))
     values = {entry: cache[entry] for entry in entries if entry in cache}
     tools = {**before.toolchain, **requested.toolchain}
     note = replace(requested, toolchain=tools, held=values)
-    files.write_atomic(_resolve_note_path(folder), format_canonical_json(note))
-
-
-def _resolve_note_path(folder: PurePath) -> Path:
-    return Path(folder) / _NOTE_NAME
+    files.write_atomic(resolve_note_path(folder), format_canonical_json(note))
 
 
 _LIBRARY_NAME = re.compile(r".+\.(so(\.\d+)*|dll|dylib|a|lib|pyd)")
 _SKIPPED_FOLDERS = {"CMakeFiles", "CMakeTmp"}
-_RECENT = ""
 _TICK = 2_000_000_000  # ns: the coarsest resolution of a file system's clock
 
 
@@ -182,39 +172,23 @@ def compute_library_digest(folders: Iterable[PurePath], start: PurePath, cache: 
     A folder may be missing. The file `cache` keeps digests between calls; without this file, every
     library is read.
     """
-    old_digests, new_digests = _read_known_digests(Path(cache)), {}
+    old_digests, new_digests = {}, {}
+    with contextlib.suppress(OSError, ValueError):
+        old_digests = manifests.parse_json(Path(cache).read_bytes(), dict[str, tuple[str, str]])
     total = hashlib.sha256()
     for path in sorted(path for folder in folders for path in _find_libraries(Path(folder))):
-        name = Path(os.path.relpath(path, start)).as_posix()
-        cached, stamp = old_digests.get(str(path)), _compute_file_stamp(path)
-        content = cached[1] if cached and cached[0] == stamp else files.read_artifact(path).sha256
+        name, status = Path(os.path.relpath(path, start)).as_posix(), path.stat()
+        # without the inode's change time, which changes with hard links by the wheel stage
+        state = f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
+        old_state, old_content = old_digests.get(str(path), ("", ""))
+        content = old_content if state == old_state else files.read_artifact(path).sha256
         total.update(f"{name}\0{content}\n".encode())
-        if stamp != _RECENT:
-            new_digests[str(path)] = (stamp, content)
+        # a newer file could change again without a change of its size and modification time
+        if time.time_ns() - status.st_mtime_ns >= _TICK:
+            new_digests[str(path)] = (state, content)
     if new_digests != old_digests:
         files.write_atomic(Path(cache), json.dumps(new_digests))
     return total.hexdigest()
-
-
-def _read_known_digests(path: Path) -> dict[str, tuple[str, str]]:
-    """Return the stamp and content digest of each library; empty if the file cannot be read."""
-    try:
-        digests = json.loads(path.read_text(encoding="utf-8"))
-        return {name: (str(stamp), str(content)) for name, (stamp, content) in digests.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
-
-
-def _compute_file_stamp(path: Path) -> str:
-    """Return a file's size, modification time and inode, or `_RECENT` if the file is too new.
-
-    A file that was modified less than `_TICK` ago could change again with the same stamp. The stamp
-    omits the inode's change time, because hard links by the wheel stage change that time.
-    """
-    status = path.stat()
-    if time.time_ns() - status.st_mtime_ns < _TICK:
-        return _RECENT
-    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
 def _find_libraries(folder: Path) -> Iterator[Path]:

@@ -1,10 +1,11 @@
-"""The job and the manifest of the stage compile."""
+"""The job and the manifest of the `compile` stage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
+from tasks.core.model import Layout
 from tasks.settings.compile_workers import DistributionSettings
 
 BackendName = Literal["setup_py", "scikit_build_core", "cmake"]
@@ -15,28 +16,21 @@ ASSEMBLY_FOLDER = "bdist.torchyard"  # in setup.py's build folder, for bdist_whe
 
 @dataclass(frozen=True)
 class CompileJob:
-    """The inputs of the stage compile: settings, manifests and folders.
+    """The inputs of the `compile` stage.
 
     `jobs` is the maximum number of parallel compilers; None derives it from cores and memory. With
-    `jobs_exact`, exactly `jobs` compilers run regardless of memory. `build` is the managed build
-    folder, for backends that accept one; setup.py uses ./build in the tree. `runs` is the build
-    history. `pool` is the folder of the jobserver that all builds of the checkout share.
-    `cache_remote` is the URL of the remote cache, or "".
+    `jobs_exact`, exactly `jobs` compilers run regardless of memory. `build` is the build folder for
+    backends that accept one; setup.py uses ./build in the tree. `runs` is the build history.
+    `cache_remote` is the URL of the remote cache, or an empty string.
     """
 
+    layout: Layout
     backend: Literal["auto", "setup_py", "scikit_build_core", "cmake"]
     type: str
     target: str | None
     jobs: int | None
     build: PurePath
-    source: PurePath
-    deps: PurePath
-    environment: PurePath
-    knowledge: PurePath
     runs: PurePath
-    pool: PurePath
-    cache: PurePath
-    manifest: PurePath
     log: PurePath
     cache_remote: str = ""
     workers: DistributionSettings = field(default_factory=DistributionSettings)

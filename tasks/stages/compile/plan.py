@@ -1,4 +1,4 @@
-"""Plan the stage compile."""
+"""Plan the `compile` stage."""
 
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.model import Layout, Stage
@@ -11,25 +11,16 @@ RECIPE = 2
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
-    """Return the stage compile.
-
-    The fingerprint omits the number of jobs, which does not change the result.
-    """
+    """Return the `compile` stage. Its fingerprint omits the number of jobs."""
     build = settings.build
     job = CompileJob(
+        layout=layout,
         backend=build.backend,
         type=build.type,
         target=build.target,
         jobs=None if build.jobs == "auto" else build.jobs,
         build=layout.build / "compile",
-        source=layout.compute_manifest_path("source"),
-        deps=layout.compute_manifest_path("deps"),
-        environment=layout.compute_manifest_path("env"),
-        knowledge=layout.config / "knowledge",
         runs=layout.build / "records" / "compile.jsonl",
-        pool=layout.jobserver,
-        cache=layout.compute_manifest_path("cache"),
-        manifest=layout.compute_manifest_path("compile"),
         log=layout.logs / "compile.log",
         cache_remote=build.cache_remote or "",
         workers=build_distribution_settings(build.distribute, build.hosts, layout.build),
@@ -50,5 +41,5 @@ def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
             "archs": [str(arch) for arch in choice.targets],
         },
         outputs=(layout.compute_manifest_path("compile"),),
-        inputs=(job.source, job.deps, job.environment),
+        inputs=tuple(map(layout.compute_manifest_path, ("source", "deps", "env"))),
     )

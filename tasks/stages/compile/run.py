@@ -1,13 +1,15 @@
-"""Run the stage compile: configure and build PyTorch, and record the run in the build history."""
+"""Run the `compile` stage: configure and build PyTorch, and record it in the build history."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 
-from tasks.compiler_cache import cache_program_io, remote_cache_io
+from tasks.compiler_cache import cache_program_io
 from tasks.compiler_cache import distributed_compilation_io as distribute
+from tasks.compiler_cache.remote_cache_io import disable_failing_cache, open_remote_environment
 from tasks.core.build_activity import find_slowest_outputs
 from tasks.core.deps_model import CompilerCache
 from tasks.core.model import Command, Json
@@ -19,12 +21,8 @@ from tasks.jobs.ninja_steps_io import EdgeTimes
 from tasks.jobs.progress_io import ProgressMonitor
 from tasks.runlog import build_history_io, run_record_io
 from tasks.stages.compile import build_context_io, build_folder_io
-from tasks.stages.compile.build_backends import BuildStep, create_reconfigure_step
-from tasks.stages.compile.build_context_io import (
-    BuildContext,
-    read_build_context,
-    resolve_build_folder,
-)
+from tasks.stages.compile.build_backends import create_reconfigure_step
+from tasks.stages.compile.build_context_io import BuildContext, read_build_context
 from tasks.stages.compile.build_folder_decision import FolderDecision, build_reconfigure_arguments
 from tasks.stages.compile.model import CompileJob, CompileResult
 from tasks.stages.env.model import LAUNCHER_VARIABLES
@@ -36,11 +34,11 @@ from tasks.wheels.build_inputs import add_source_date
 
 @dataclass
 class CompileStatistics:
-    """The statistics of a compile run in progress.
+    """The statistics of a build in progress.
 
     `peaks` is the peak memory in MiB by output file. `killed` are the output files whose compilers
     ran out of memory. `old_make` is True if the build runs a make without jobserver support.
-    `warnings` counts output lines with a warning.
+    `warnings` is the number of output lines with a warning.
     """
 
     decision: FolderDecision
@@ -72,32 +70,22 @@ class CompileStatistics:
 _UNUSED_HEADING = "Manually-specified variables were not used by the project:"
 
 
-@dataclass
-class UnusedVariables:
-    """A collector of the `requested` variables that CMake reports as unused, in `names`."""
-
-    requested: Collection[str]
-    names: list[str] = field(default_factory=list)
-    _listing: bool = False
-
-    def read_line(self, line: str) -> None:
-        """Read a line of CMake's output. CMake indents its list of unused variables."""
-        text = line.strip()
-        if _UNUSED_HEADING in text:
-            self._listing = True
-        elif text and not line.startswith(" "):
-            self._listing = False
-        elif self._listing and text in self.requested and text not in self.names:
-            self.names.append(text)
+def list_unused_variables(lines: Iterable[str], requested: Collection[str]) -> list[str]:
+    """Return the `requested` variables in CMake's indented list of unused variables."""
+    listed = takewhile(
+        lambda line: line.startswith(" ") or not line.strip(),
+        islice(dropwhile(lambda line: _UNUSED_HEADING not in line, lines), 1, None),
+    )
+    return [name for line in listed if (name := line.strip()) in requested]
 
 
 def run(job: CompileJob) -> tuple[CompileResult]:
     """Configure the build folder as requested and compile everything that Ninja finds out of date.
 
     Raises `CommandFailedError` if a command fails, and `TorchyardError` if CMake does not accept a
-    requested value or an unmanaged folder would have to be wiped.
+    requested value or a folder that torchyard did not create would have to be wiped.
     """
-    folder = resolve_build_folder(job)
+    folder = build_context_io.resolve_build_folder(job)
     files.require_minimum_space(folder, "compiling PyTorch")
     files.create_owned_folder(job.build)
     with files.lock_folder(folder):  # a folder in the tree may be used by another profile, too
@@ -121,10 +109,9 @@ def _build_and_record(
     distribution = distribute.CompileDistribution(env)
     measurement = cache_program_io.CacheMeasurement(env)
     try:
+        remote_env = open_remote_environment(cache, job.cache_remote, env, job.build)
         with (
-            remote_cache_io.open_remote_environment(
-                cache, job.cache_remote, env, job.build
-            ) as coordinator,
+            remote_env as coordinator,
             _start_distribution(context, job, coordinator) as distribution,
             cache_program_io.measure_cache(cache, distribution.env, log) as measurement,
         ):
@@ -135,15 +122,14 @@ def _build_and_record(
             statistics.cache = counts.build_record(cache)
             run_record_io.record_cache(counts.hits, counts.misses)
             print_line(counts.format_summary(cache))
-            remote_cache_io.disable_failing_cache(cache, job.cache_remote, counts)
+            disable_failing_cache(cache, job.cache_remote, counts)
         new_log = build_history_io.read_ninja_log(context.folder)
         new_entries = build_history_io.find_new_entries(old_log, new_log)
         objects = build_history_io.build_object_entries(new_entries, statistics.peaks)
         seconds, facts = time.monotonic() - started, statistics.build_run_facts()
         build_history_io.append_run(job.runs, seconds, objects, **facts, **distribution.noted)
-        run_record_io.record_edges(
-            ninja_steps_io.build_edges(statistics.edge_times, new_entries, statistics.peaks)
-        )
+        edges = ninja_steps_io.build_edges(statistics.edge_times, new_entries, statistics.peaks)
+        run_record_io.record_edges(edges)
     if statistics.warnings:
         print_line(f"the compilers printed {statistics.warnings:,} warnings: see {job.log}")
     if slow := find_slowest_outputs(build_history_io.collect_durations(new_entries)):
@@ -156,14 +142,14 @@ def _compute_environment(context: BuildContext, job: CompileJob) -> dict[str, st
     SOURCE_DATE_EPOCH changes with every commit, so the configure fingerprint omits it.
     """
     env = context.environment.build_child_environment(shell.build_host_env())
-    return add_source_date(env, manifests.read_manifest(job.source, SourceTree).date)
+    manifest = job.layout.compute_manifest_path("source")
+    return add_source_date(env, manifests.read_manifest(manifest, SourceTree).date)
 
 
 def _find_active_cache(context: BuildContext, job: CompileJob) -> CompilerCache:
     """Return the compiler cache that the build folder uses, which can differ from cache.json."""
-    cache = CompilerCache()
-    if Path(job.cache).exists():
-        cache = manifests.read_manifest(job.cache, CompilerCache)
+    path = Path(job.layout.compute_manifest_path("cache"))
+    cache = manifests.read_manifest(path, CompilerCache) if path.exists() else CompilerCache()
     launcher = context.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     if launcher and cache_program_io.parse_cache_kind(launcher) != cache.kind:
         return cache_program_io.find_cache(launcher) or CompilerCache()
@@ -186,7 +172,7 @@ def _configure_folder(
     folder, rules, requested = context.folder, context.rules, context.requested
     configured, action = context.before, statistics.decision.action
     if action == "reuse":
-        if not build_folder_io.has_configure_note(folder):
+        if not build_folder_io.resolve_note_path(folder).exists():
             build_folder_io.require_cmake_values(folder, rules, requested)
         build_folder_io.write_configure_note(folder, rules, configured, requested)
         return
@@ -197,26 +183,24 @@ def _configure_folder(
         build_folder_io.prepare_build_folder(folder)
         step = context.backend.create_configure_step(context.work)
         configured = replace(configured, toolchain=requested.toolchain)
-    # these are set even if the user did not set them, and CMake may report them as unused
-    known = {"USE_CUDA", *LAUNCHER_VARIABLES}
-    known |= build_context_io.find_forwarded_variables(context.work.tree)
-    unused = UnusedVariables(requested.variables.keys() - known)
     build_folder_io.write_pending_note(folder, configured, requested)
-    print_output = progress_io.create_line_handler()
+    print_output, lines = progress_io.create_line_handler(), list[str]()
 
     def read_configure_line(line: str) -> None:
-        unused.read_line(line)
+        lines.append(line)
         print_output(line)
 
     step = replace(step, env={**env, **step.env})
     statistics.configure_seconds = _run_step(step, context, job, read_configure_line)
     build_folder_io.require_cmake_values(folder, rules, requested)
     build_folder_io.write_configure_note(folder, rules, configured, requested)
-    if unused.names:
-        print_warning(
-            f"this PyTorch tree does not use {', '.join(unused.names)}: check build.flags and "
-            "build.env"
-        )
+    # torchyard sets these for every build, and CMake may report them as unused
+    known = {"USE_CUDA", *LAUNCHER_VARIABLES}
+    if build_context_io.has_kernel_pool(context.work.tree):
+        known.add(build_context_io.KERNEL_JOBS_VARIABLE)
+    if unused := list_unused_variables(lines, requested.variables.keys() - known):
+        names = ", ".join(unused)
+        print_warning(f"this PyTorch tree does not use {names}: check build.flags and build.env")
 
 
 def _compile_folder(
@@ -228,22 +212,19 @@ def _compile_folder(
 ) -> None:
     """Run Ninja under the job scheduler.
 
-    The scheduler derives the job count from the peak memory of earlier builds. The predicted
-    duration comes from the durations of earlier builds. `resources` are the cache measurement and
-    the number of job slots of remote workers.
+    The job count and the predicted duration come from peak memory and durations of earlier builds.
+    `resources` are the cache measurement and the number of job slots of remote workers.
     """
     measurement, slots = resources
     history = tuple(build_history_io.read_history(job.runs))
-    plan = ninja_steps_io.preview_ninja_build(
-        context.work.ninja, context.folder, job.target or "all"
-    )
-    durations = build_history_io.collect_costs(history)
-    durations = {**durations, **{name: entry.seconds for name, entry in before.items()}}
+    plan = context.preview_ninja_build()
+    costs = build_history_io.collect_costs(history)
+    durations = {**costs, **{name: entry.seconds for name, entry in before.items()}}
     forecast = Forecast(plan.outputs if plan else (), durations)
     log_follower = build_history_io.NinjaLogFollower(context.folder, before)
     scheduler = JobScheduler(
         context.work.jobs,
-        job.pool,
+        job.layout.jobserver,
         build_history_io.collect_peaks(history),
         progress_monitor=ProgressMonitor(
             measurement.hit_rate,
@@ -278,29 +259,24 @@ def _compile_folder(
 
 
 def _run_step(
-    step: BuildStep, context: BuildContext, job: CompileJob, read_line: LineHandler
+    step: Command, context: BuildContext, job: CompileJob, read_line: LineHandler
 ) -> float:
-    """Run the step and return its duration in seconds."""
-    started, tree = time.monotonic(), context.work.tree
-    command = Command(step.argv, step.env, step.description, cwd=tree, log=job.log)
-    shell.run_command(command, read_line)
+    """Run the command in the source tree and return its duration in seconds."""
+    started = time.monotonic()
+    shell.run_command(replace(step, cwd=context.work.tree, log=job.log), read_line)
     return time.monotonic() - started
 
 
 def _create_result(context: BuildContext, job: CompileJob) -> CompileResult:
-    work, backend = context.work, context.backend
-    wheel = backend.create_wheel_step(work)
+    work, backend, cache = context.work, context.backend, Path(job.runs).with_name("libraries.json")
+    wheel, libraries = backend.create_wheel_step(work), backend.list_output_folders(work)
     variables = {key: value for key, value in wheel.env.items() if key not in JOB_COUNT_VARIABLES}
     return CompileResult(
         backend=context.name,
         tree=str(work.tree),
         build=str(context.folder),
         target=work.target,
-        products=build_folder_io.compute_library_digest(
-            backend.list_output_folders(work),
-            work.tree,
-            Path(job.runs).with_name("libraries.json"),
-        ),
+        products=build_folder_io.compute_library_digest(libraries, work.tree, cache),
         wheel=wheel.argv,
         variables={**variables, **context.wheel_variables},
     )

@@ -1,4 +1,4 @@
-"""The job and the manifest of the stage source."""
+"""The job and the manifest of the `source` stage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ UNTRACKED_CACHE = "new-files.json"  # in the state folder: the cache of `git.rea
 
 @dataclass(frozen=True)
 class SourceJob:
-    """The inputs of the stage source: which PyTorch tree to provide, and where.
+    """The inputs of the `source` stage: which PyTorch tree to provide, and where.
 
     `location` is a git URL, a folder, or an archive's path or URL. `tree` is the folder of the
-    tree, `state` a managed folder with the record of applied patches; `manifest` is removed before
-    the tree is changed. `others` is the folder with the builds of all profiles, whose files may be
-    reused. `commit` is the commit of `ref` in torchyard.lock, or "" without one.
+    tree, `state` a folder with the record of applied patches; `manifest` is removed before the tree
+    is changed. `others` is the folder with the builds of all profiles, whose files may be reused.
+    `commit` is the commit of `ref` in torchyard.lock; an empty string if there is none.
     """
 
     kind: SourceKind

@@ -1,4 +1,4 @@
-"""Plan the stage source from source.path, source.tarball or source.git: the first that is set."""
+"""Plan the `source` stage from source.path, source.tarball or source.git: the first that is set."""
 
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.model import Json, Layout, Stage
@@ -10,10 +10,7 @@ RECIPE = 1
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
-    """Return the stage source.
-
-    Mirrors are not in the fingerprint, since they do not change the tree.
-    """
+    """Return the `source` stage. Its fingerprint omits mirrors: they do not change the tree."""
     source, state = settings.source, layout.build / "src"
     kind: SourceKind = "path" if source.path else "tarball" if source.tarball else "git"
     location = source.path or source.tarball or source.git or ""
@@ -34,10 +31,9 @@ def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
         others=layout.build.parent,
         release=choice.torch,
     )
-    kind_inputs: dict[str, dict[str, Json]] = {
-        "git": {"ref": job.ref},
-        "tarball": {"sha256": job.sha256},
-    }
+    kind_inputs: dict[str, Json] = {}
+    if kind != "path":
+        kind_inputs = {"ref": job.ref} if kind == "git" else {"sha256": job.sha256}
     return Stage(
         name="source",
         kind="source",
@@ -49,7 +45,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
             "location": job.location,
             "submodules": job.submodules,
             "patches": convert_to_json(source.patches),
-            **kind_inputs.get(job.kind, {}),
+            **kind_inputs,
         },
         outputs=(job.manifest,),
         uptodate_check="always",

@@ -1,8 +1,8 @@
-"""Run the stage source: provide the tree, update submodules and patches, read the tree's state."""
+"""Run the `source` stage: provide the tree, update submodules and patches, record the state."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from urllib.parse import urlsplit
 
 from tasks.core.canonical_json import format_canonical_json
@@ -25,7 +25,7 @@ _SOURCE_HINTS: Mapping[SourceKind, str] = {
 
 @dataclass(frozen=True)
 class TreeSnapshot:
-    """The last recorded state of a tree: commit and commit date, or sha256 of archive and files."""
+    """The file seen.json: commit and date of a tree, or the sha256 of its archive and its files."""
 
     tree: str
     commit: str = ""
@@ -55,12 +55,9 @@ def run(job: SourceJob) -> tuple[SourceTree]:
     patches = tree_changes_io.update_patches(job.tree, job.state, job.patches, job.log)
     tree = _read_source_tree(job, patches)
     # this stage runs every time, so doit prints no reason why later stages run
-    if (
-        old_tree
-        and git.is_checkout(job.tree)
-        and (lines := list(tree_changes_io.describe_tree_changes(old_tree, tree)))
-    ):
-        for line in (*lines, *tree_changes_io.describe_kept_submodules(job)):
+    if old_tree and git.is_checkout(job.tree):
+        lines = list(tree_changes_io.describe_tree_changes(old_tree, tree))
+        for line in (*lines, *tree_changes_io.describe_kept_submodules(job)) if lines else ():
             print_line(line)
     return (tree,)
 
@@ -74,14 +71,13 @@ def _update_clone(job: SourceJob) -> None:
         _rename_old_tree(job)
     if git.is_checkout(job.tree):
         tree_changes_io.revert_patches(job.tree, job.state, job.log)
-    elif reference := git.copy_reference_clone(
-        job.tree, job.location, _find_in_other_builds(job, "pytorch")
-    ):
-        print_line(f"reused the git objects of {reference}: only the others are fetched")
+    else:
+        others = _find_in_other_builds(job, "pytorch")
+        if reference := git.copy_reference_clone(job.tree, job.location, others):
+            print_line(f"reused the git objects of {reference}: only the others are fetched")
+    ref = job.checkout_ref
     try:
-        git.clone_at_ref(
-            job.location, job.checkout_ref, job.tree, job.submodules, job.mirrors, job.log
-        )
+        git.clone_at_ref(job.location, ref, job.tree, job.submodules, job.mirrors, job.log)
     except LostEditsError:
         tree_changes_io.update_patches(job.tree, job.state, job.patches, job.log)
         raise
@@ -90,7 +86,7 @@ def _update_clone(job: SourceJob) -> None:
 def _unpack_archive(job: SourceJob) -> None:
     digest = job.sha256 or files.read_artifact(Path(job.location)).sha256
     tree = Path(job.tree)
-    if tree.exists() and _read_snapshot(job).archive == digest:
+    if tree.exists() and _read_snapshot(job.tree, job.state).archive == digest:
         return
     manifests.remove_manifests(job.manifest)
     name = PurePosixPath(urlsplit(job.location).path.replace("\\", "/")).name
@@ -126,10 +122,9 @@ def _rename_old_tree(job: SourceJob) -> None:
 
 
 def _require_pytorch(job: SourceJob) -> None:
-    """Raise `TorchyardError` if the tree is not PyTorch, before a build that takes hours.
+    """Raise `TorchyardError` if the tree is not PyTorch; warn if it is of another release.
 
-    Warn if the release of the tree differs from the planned one. For source.path, this warning was
-    printed when the settings were loaded.
+    For source.path, this warning was printed when the settings were loaded.
     """
     tree = Path(job.tree)
     if missing := source_checks_io.list_missing_files(tree):
@@ -152,15 +147,14 @@ def _update_stale_submodules(job: SourceJob) -> None:
     """Update the submodules that the user's `git pull` did not update."""
     if not job.submodules or not git.is_checkout(job.tree):
         return
-    stale = git.list_stale_submodules(job.tree, _read_snapshot(job).commit)
-    if stale:
+    if stale := git.list_stale_submodules(job.tree, _read_snapshot(job.tree, job.state).commit):
         print_line(f"updating submodules to the commits of the tree: {', '.join(stale)}")
         manifests.remove_manifests(job.manifest)
         git.update_submodules(job.tree, stale, mirrors=job.mirrors, log=job.log)
 
 
 def _read_source_tree(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
-    tree, snapshot = str(job.tree), _read_snapshot(job)
+    tree, snapshot = str(job.tree), _read_snapshot(job.tree, job.state)
     if git.is_checkout(job.tree):
         state = git.read_git_state(job.tree, Path(job.state) / UNTRACKED_CACHE)
         date = snapshot.date if snapshot.commit == state.commit else 0
@@ -175,22 +169,21 @@ def _read_source_tree(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
     return SourceTree(tree, job.kind, "", {}, edits, snapshot.archive, patches)
 
 
-def _read_snapshot(job: SourceJob) -> TreeSnapshot:
-    path, new = Path(job.state) / "seen.json", TreeSnapshot(str(job.tree))
+def _read_snapshot(tree: PurePath, state: PurePath) -> TreeSnapshot:
+    path, new = Path(state) / "seen.json", TreeSnapshot(str(tree))
     snapshot = manifests.read_manifest(path, TreeSnapshot) if path.exists() else new
     return snapshot if snapshot.tree == new.tree else new
 
 
 def _write_snapshot(job: SourceJob, snapshot: TreeSnapshot) -> None:
-    if snapshot != _read_snapshot(job):
+    if snapshot != _read_snapshot(job.tree, job.state):
         files.write_atomic(job.state / "seen.json", format_canonical_json(snapshot))
 
 
 def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
-    """Return the local changes by path of the tree; trees without changes are left out."""
+    """Return the user's changes of each tree, by path of the tree; unchanged trees are left out."""
     trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # pytorch.1 is a renamed tree
-    changes = {tree: _list_user_changes(tree, state) for tree in sorted(trees)}
-    return {tree: changed_files for tree, changed_files in changes.items() if changed_files}
+    return {tree: found for tree in sorted(trees) if (found := _list_user_changes(tree, state))}
 
 
 def _list_user_changes(tree: Path, state: Path) -> tuple[str, ...]:
@@ -199,9 +192,6 @@ def _list_user_changes(tree: Path, state: Path) -> tuple[str, ...]:
         patches = [tree_changes_io.find_patch_copy(state, digest) for digest in digests]
         return git.list_local_changes(tree, patches)
     # an unpacked archive: compare digests; an applied patch counts as an edit
-    path = state / "seen.json"
-    snapshot = manifests.read_manifest(path, TreeSnapshot) if path.exists() else TreeSnapshot("")
-    if snapshot.tree != str(tree):
-        return ("edits",)
-    digest = compute_tree_digest(tree, state / "listing.git")
-    return () if digest == snapshot.digest else ("edits",)
+    expected = _read_snapshot(tree, state).digest
+    is_same = expected and compute_tree_digest(tree, state / "listing.git") == expected
+    return () if is_same else ("edits",)

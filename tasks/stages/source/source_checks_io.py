@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from tasks.core.errors import SettingsError
 from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LoadedSettings
-from tasks.settings.schema import Settings, Source
+from tasks.settings.schema import Settings
 
 VERSION_FILE = "version.txt"
 TREE_DESCRIPTION = "the folder that PyTorch, or a fork of it, was cloned or unpacked into"
@@ -35,7 +35,7 @@ def read_tree_release(tree: Path) -> Version | None:
 
 
 def find_other_release(tree: Path, release: str) -> str:
-    """Return the version of the tree if it belongs to another release than `release`, else "".
+    """Return the version of a tree of another release; an empty string for a tree of `release`.
 
     The tree of the tag v2.6.0 has the version 2.6.0a0. A patch release's tree may have the
     version of the minor release: v2.5.1 has 2.5.0a0 (pytorch#151425).
@@ -44,11 +44,8 @@ def find_other_release(tree: Path, release: str) -> str:
     if tree_version is None or numbers is None:
         return ""
     requested, declared = Version(numbers[0]), Version(tree_version.base_version)
-    not_raised = (
-        tree_version.pre
-        and tree_version.micro == 0
-        and requested.release[:2] == declared.release[:2]
-    )
+    is_same_minor = requested.release[:2] == declared.release[:2]
+    not_raised = tree_version.pre and tree_version.micro == 0 and is_same_minor
     return "" if requested == declared or not_raised else tree_version.public
 
 
@@ -67,63 +64,46 @@ def check_source_settings(settings: Settings, root: Path) -> None:
     if source.path:
         _check_source_path(root / source.path)
     elif source.tarball:
-        _check_tarball(source, root)
+        _check_tarball(source.tarball, source.sha256, root)
     elif settings.torch.strategy == "source" and not source.git:
+        hint = "set source.git, source.path or source.tarball"
         raise SettingsError(
-            "no setting names the source tree to build",
-            location="source",
-            hint="set source.git, source.path or source.tarball",
+            "no setting names the source tree to build", location="source", hint=hint
         )
-    for patch in source.patches:
-        if not (root / patch).is_file():
-            raise SettingsError(
-                f"this patch does not exist: {root / patch}",
-                location="source.patches",
-                hint="correct the path in source.patches",
-            )
+    if missing := next((one for one in source.patches if not (root / one).is_file()), None):
+        message, key = f"this patch does not exist: {root / missing}", "source.patches"
+        raise SettingsError(message, location=key, hint=f"correct the path in {key}")
 
 
 def _check_source_path(path: Path) -> None:
-    if not path.is_dir():
-        hint = f"set source.path to {TREE_DESCRIPTION}"
-        raise SettingsError(f"{path} is not a folder", location="source.path", hint=hint)
-    if missing := list_missing_files(path):
+    if not (missing := list_missing_files(path)):
+        return
+    message, suggestion = f"{path} is not a folder", TREE_DESCRIPTION
+    if path.is_dir():
+        message = f"{path} is not the source tree of PyTorch: it lacks {', '.join(missing)}"
         folders = (path / "pytorch", *path.parents)
-        suggestion = next((one for one in folders if not list_missing_files(one)), TREE_DESCRIPTION)
-        raise SettingsError(
-            f"{path} is not the source tree of PyTorch: it lacks {', '.join(missing)}",
-            location="source.path",
-            hint=f"set source.path to {suggestion}",
-        )
+        trees = (str(one) for one in folders if not list_missing_files(one))
+        suggestion = next(trees, TREE_DESCRIPTION)
+    raise SettingsError(message, location="source.path", hint=f"set source.path to {suggestion}")
 
 
-def _check_tarball(source: Source, root: Path) -> None:
-    tarball = source.tarball or ""
+def _check_tarball(tarball: str, sha256: str | None, root: Path) -> None:
+    key, is_url = "source.tarball", "://" in tarball
     if not tarball.lower().endswith(_ARCHIVE_SUFFIXES):
-        raise SettingsError(
-            f'torchyard cannot unpack "{tarball}": its suffix is unknown',
-            location="source.tarball",
-            hint=f"use an archive with one of these suffixes: {' '.join(_ARCHIVE_SUFFIXES)}",
-        )
-    if "://" in tarball:
-        if not tarball.startswith(_URL_SCHEMES):
-            raise SettingsError(
-                f'torchyard cannot fetch "{tarball}"',
-                location="source.tarball",
-                hint="set source.tarball to an https URL or a path",
-            )
-        if not source.sha256:
-            raise SettingsError(
-                "an archive from a URL requires source.sha256",
-                location="source.sha256",
-                hint="copy the sha256 from the page of the release",
-            )
-    elif not (root / tarball).is_file():
-        raise SettingsError(
-            f"this archive does not exist: {root / tarball}",
-            location="source.tarball",
-            hint="correct the path in source.tarball",
-        )
+        message = f'torchyard cannot unpack "{tarball}": its suffix is unknown'
+        hint = f"use an archive with one of these suffixes: {' '.join(_ARCHIVE_SUFFIXES)}"
+    elif is_url and not tarball.startswith(_URL_SCHEMES):
+        message = f'torchyard cannot fetch "{tarball}"'
+        hint = "set source.tarball to an https URL or a path"
+    elif is_url and not sha256:
+        message, key = "an archive from a URL requires source.sha256", "source.sha256"
+        hint = "copy the sha256 from the page of the release"
+    elif not is_url and not (root / tarball).is_file():
+        message = f"this archive does not exist: {root / tarball}"
+        hint = "correct the path in source.tarball"
+    else:
+        return
+    raise SettingsError(message, location=key, hint=hint)
 
 
 _VERSION_KEY = "torch.version"
@@ -143,23 +123,15 @@ def apply_tree_version(loaded: LoadedSettings, root: Path) -> LoadedSettings:
     if tree_version is None:
         with contextlib.suppress(OSError):
             text = file.read_text(encoding="utf-8", errors="replace")
+        message = "this file does not contain the version of the tree"
+        hint = "set torch.version to the release that this tree is based on"
         if "<<<<<<< " in text:
-            raise SettingsError(
-                f"{VERSION_FILE} has merge conflicts",
-                location=str(file),
-                hint=f'finish or abort the merge: git -C "{tree}" status shows how',
-            )
-        raise SettingsError(
-            "this file does not contain the version of the tree",
-            location=str(file),
-            hint="set torch.version to the release that this tree is based on",
-        )
+            message = f"{VERSION_FILE} has merge conflicts"
+            hint = f'finish or abort the merge: git -C "{tree}" status shows how'
+        raise SettingsError(message, location=str(file), hint=hint)
     torch = structs.replace(settings.torch, version=tree_version.public)
-    return replace(
-        loaded,
-        settings=structs.replace(settings, torch=torch),
-        origin={**loaded.origin, _VERSION_KEY: str(file)},
-    )
+    origin = {**loaded.origin, _VERSION_KEY: str(file)}
+    return replace(loaded, settings=structs.replace(settings, torch=torch), origin=origin)
 
 
 def list_release_warnings(loaded: LoadedSettings, root: Path) -> Iterator[str]:

@@ -25,8 +25,7 @@ class AppliedPatches:
 
 def read_applied_patches(tree: PurePath, state: PurePath) -> tuple[str, ...]:
     """Return the sha256 of each patch that is applied to `tree`, according to the record."""
-    record = _resolve_patch_record(state)
-    if not record.exists():
+    if not (record := _resolve_patch_record(state)).exists():
         return ()
     series = manifests.read_manifest(record, AppliedPatches)
     return series.applied if series.tree == str(tree) else ()
@@ -34,9 +33,8 @@ def read_applied_patches(tree: PurePath, state: PurePath) -> tuple[str, ...]:
 
 def hash_patches(patches: Sequence[PurePath]) -> tuple[str, ...]:
     """Return the sha256 of each patch file; raise `TorchyardError` if one is missing."""
-    for patch in patches:
-        if not Path(patch).is_file():
-            raise TorchyardError("this patch does not exist", location=f"source.patches: {patch}")
+    if missing := next((patch for patch in patches if not Path(patch).is_file()), None):
+        raise TorchyardError("this patch does not exist", location=f"source.patches: {missing}")
     return tuple(files.read_artifact(patch).sha256 for patch in patches)
 
 
@@ -48,9 +46,9 @@ def update_patches(
     git.restore_patched_files(tree, _resolve_patch_backup(state))
     _drop_missing_patches(tree, state, digests)
     pairs = zip(read_applied_patches(tree, state), digests, strict=False)
-    prefix_length = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
-    revert_patches(tree, state, log, keep=prefix_length)
-    for patch, digest in list(zip(patches, digests, strict=True))[prefix_length:]:
+    kept = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+    revert_patches(tree, state, log, keep=kept)
+    for patch, digest in zip(patches[kept:], digests[kept:], strict=True):
         _apply_patch(tree, state, Path(patch), log)
         copy = find_patch_copy(state, digest)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -92,11 +90,9 @@ def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0
         elif git.can_apply_patch(tree, patch, reverse=True):
             git.apply_patch(tree, patch, reverse=True, log=log, keep=_resolve_patch_backup(state))
         elif not git.can_apply_patch(tree, patch):  # it can if a killed run has reverted it
-            raise LostEditsError(
-                "cannot revert a patch: the lines that it changed were edited later",
-                location=str(tree),
-                hint=f"undo those edits, or list the patch in source.patches again: {patch}",
-            )
+            message = "cannot revert a patch: the lines that it changed were edited later"
+            hint = f"undo those edits, or list the patch in source.patches again: {patch}"
+            raise LostEditsError(message, location=str(tree), hint=hint)
         _write_patch_record(tree, state, series[: number - 1])
 
 
@@ -109,11 +105,9 @@ def _apply_patch(tree: PurePath, state: PurePath, patch: Path, log: PurePath) ->
     if git.can_apply_patch(tree, patch):
         git.apply_patch(tree, patch, log=log, keep=_resolve_patch_backup(state))
     elif not git.can_apply_patch(tree, patch, reverse=True):
-        raise TorchyardError(
-            f"{patch.name} does not apply to this tree",
-            location=f"source.patches: {patch}",
-            hint=f"correct or remove this patch. To see why: git -C {tree} apply --check {patch}",
-        )
+        message, location = f"{patch.name} does not apply to this tree", f"source.patches: {patch}"
+        hint = f"correct or remove this patch. To see why: git -C {tree} apply --check {patch}"
+        raise TorchyardError(message, location=location, hint=hint)
 
 
 def _resolve_patch_backup(state: PurePath) -> Path:
@@ -147,28 +141,20 @@ def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
         return source_trees.hash_source_tree(root)
     total = hashlib.sha256()
     for path in paths:
-        if not _is_build_output(path):
+        parts = PurePath(path).parts
+        is_output = any(part == "__pycache__" or part.endswith(".egg-info") for part in parts)
+        if not (is_output or parts[0] in {"build", "dist"}):
             is_repository = path.endswith("/")
             hash_entry = source_trees.hash_source_tree if is_repository else fingerprint_file
             total.update(f"{path}\0{hash_entry(root / path)}\n".encode())
     return total.hexdigest()
 
 
-def _is_build_output(path: str) -> bool:
-    parts = PurePath(path).parts
-    return parts[0] in {"build", "dist"} or any(
-        part == "__pycache__" or part.endswith(".egg-info") for part in parts
-    )
-
-
-def preview_source_changes(job: SourceJob) -> tuple[str, ...]:
-    """Return the reasons why a run would change the tree or the recorded state; empty if none."""
+def preview_source_changes(job: SourceJob) -> Iterator[str]:
+    """Yield the reasons why a run would change the tree or the recorded state."""
     if not Path(job.tree).is_dir():
-        return (f"{job.location} was not fetched yet",)
-    return tuple(_list_pending_changes(job))
-
-
-def _list_pending_changes(job: SourceJob) -> Iterator[str]:
+        yield f"{job.location} was not fetched yet"
+        return
     ref = job.checkout_ref
     if job.kind == "git" and not git.is_at_ref(job.tree, job.location, ref, job.submodules):
         yield f"git will check out {ref}"
@@ -206,7 +192,7 @@ def describe_tree_changes(last: SourceTree, now: git.GitState | SourceTree) -> I
 
 
 def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a line with the submodules, except `stale`, that keep the commit of the user."""
+    """Yield a message if the user moved submodules, except `stale`, to another commit."""
     changed = {*git.list_changed_submodules(job.tree)} if job.submodules else set()
     if names := sorted(changed - {*stale}):
         yield (

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import PurePath
 from xml.etree import ElementTree as ET
 
@@ -37,7 +38,7 @@ _KIND_BY_SUFFIX = {
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """One process: output lines, failure ("" if it ended normally), and whether it timed out."""
+    """A process of the probe. `failure` is empty if it ended normally; `hung` means a timeout."""
 
     lines: tuple[str, ...]
     failure: str = ""
@@ -49,7 +50,7 @@ class ProbeOutput:
     """The output of the probe's processes.
 
     `lines` are the result lines, and `crashes` the processes that ended early, by check name.
-    `hung` counts the crashes by timeout. `stop_reason` is why checks are missing, "" if none is.
+    `hung` is the number of timeouts. `stop_reason` is empty if all checks were run.
     """
 
     lines: Mapping[str, Mapping[str, str]]
@@ -59,7 +60,7 @@ class ProbeOutput:
 
     @property
     def no_gpu_reason(self) -> str | None:
-        """Return why there is no GPU, "" if there is one, None if the probe did not report it."""
+        """The reason why there is no GPU: empty if there is one, None if it is unknown."""
         return self.lines["gpu"]["detail"] if "gpu" in self.lines else None
 
 
@@ -103,7 +104,7 @@ def collect_probe_output(
 
 
 def build_probe_check(name: str, output: ProbeOutput) -> ValidationResult:
-    """Return the result of one check. A check during which the process ended has failed."""
+    """Return the result of one check: failed if the probe ended during the check."""
     if line := output.lines.get(name):
         status = _PROBE_STATUSES.get(line["status"], "failed")
         return ValidationResult(name, status, line["detail"], line["remedy"])
@@ -132,8 +133,8 @@ def check_coverage(  # noqa: PLR0913, PLR0917
 ) -> ValidationResult:
     """Check that `code` runs on every target, and report how: native, compatible or ptx.
 
-    `source` names the library in messages. `maker` is the CUDA release that compiled the code, None
-    if unknown.
+    `source` is the library's name for messages, `maker` the CUDA release that compiled the code, or
+    None if it is unknown.
     """
     if not targets:
         return ValidationResult(name, "not run", NO_TARGET)
@@ -154,8 +155,7 @@ def fail_without_cuda(
 ) -> list[ValidationResult]:
     """Return the results for a torch without CUDA that replaced one for CUDA `cuda`.
 
-    The check `cuda` fails even if it was not requested: checks on the CPU prove nothing about a
-    GPU.
+    The check named "cuda" fails even if it was not requested: checks on the CPU prove nothing.
     """
     detail = f"torch has no CUDA: another installation replaced torch for CUDA {cuda}"
     remedy = f"install torch again: {build_command}"
@@ -197,7 +197,7 @@ def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationRe
 def select_checks(
     checks: Iterable[ValidationResult], names: Sequence[str]
 ) -> tuple[ValidationResult, ...]:
-    """Return the checks in the order of `names`, after failed checks that `names` lacks."""
+    """Return the checks in the order of `names`; first, failed checks that are not in `names`."""
 
     def find_place(check: ValidationResult) -> int:
         suffixes = _KIND_BY_SUFFIX.items()
@@ -211,7 +211,7 @@ def select_checks(
 def build_validation(
     torch: str, checks: Sequence[ValidationResult], warnings: tuple[str, ...] = ()
 ) -> Validation:
-    """Return the manifest, with a count for every status, including 0."""
+    """Return the content of validate.json; `counts` has every status, also those of no check."""
     numbers = Counter(check.status for check in checks)
     counts = {status: numbers[status] for status in ("passed", "failed", "not run")}
     return Validation(2, torch, counts, tuple(checks), warnings)
@@ -222,17 +222,10 @@ _STATUS, _GAP = 9, 2  # columns of the status, and between name and detail
 Paint = Callable[[str, str], str]
 
 
-def _paint_nothing(text: str, style: str) -> str:
-    return text
-
-
 def shorten_paths(root: PurePath, validation: Validation) -> Validation:
-    """Return the validation with relative paths for files below `root`, for shorter lines."""
+    """Return the validation with paths relative to `root` in all texts."""
     prefix_pattern = re.compile(rf"""(?:^|(?<=[\s"'(=:,;])){re.escape(str(root))}[/\\](?=\S)""")
-
-    def remove_root(text: str) -> str:
-        return prefix_pattern.sub("", text)
-
+    remove_root = partial(prefix_pattern.sub, "")
     checks = (
         replace(check, detail=remove_root(check.detail), remedy=remove_root(check.remedy))
         for check in validation.checks
@@ -242,11 +235,11 @@ def shorten_paths(root: PurePath, validation: Validation) -> Validation:
 
 
 def format_validation(
-    validation: Validation, columns: int = sys.maxsize, paint: Paint = _paint_nothing
+    validation: Validation, columns: int = sys.maxsize, paint: Paint = lambda text, _: text
 ) -> str:
-    """Return the text of the warnings, the rows of the checks, and the number of each status.
+    """Return the warnings, a row for each check, and the number of checks by status.
 
-    Lines are wrapped at `columns`; `paint` colours a status.
+    Lines are wrapped at `columns`. `paint` adds the colour of a status to a text.
     """
     lines = [
         line
@@ -259,7 +252,9 @@ def format_validation(
 
 
 def format_check_rows(
-    checks: Sequence[ValidationResult], columns: int = sys.maxsize, paint: Paint = _paint_nothing
+    checks: Sequence[ValidationResult],
+    columns: int = sys.maxsize,
+    paint: Paint = lambda text, _: text,
 ) -> list[str]:
     """Return a row of status, name and detail for each check, with the hint below a failure.
 

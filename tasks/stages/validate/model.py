@@ -1,10 +1,10 @@
-"""The job and the manifest of the stage validate."""
+"""The job and the manifest of the `validate` stage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from tasks.core.model import Arch, Stage, System, ValidationResult
+from tasks.core.model import Arch, Layout, Stage, System, ValidationResult
 
 
 @dataclass(frozen=True)
@@ -17,29 +17,21 @@ class SmokeCheck:
 
 @dataclass(frozen=True)
 class ValidateJob:
-    """The job of the stage validate: the requested checks, and the files to check.
+    """The job of the `validate` stage: the requested checks, and the files to check.
 
-    `timeout` is the limit in seconds for each program. `extensions` are the manifests and `smokes`
-    the scripts by extension name. `stages` are the build stages, whose records have the settings of
-    the last build.
+    `timeout` is the limit in seconds for each program. `extensions` has the manifest and `smokes`
+    the test script of each extension, by name. `stages` are the build stages: their records have
+    the settings of the last build.
     """
 
-    profile: str
+    layout: Layout
     system: System
     checks: tuple[str, ...]
     timeout: int
     targets: tuple[Arch, ...]
-    deps: PurePath
-    wheel: PurePath
-    abi_manifest: PurePath
-    environment: PurePath
     extensions: Mapping[str, PurePath]
     smokes: Mapping[str, SmokeCheck]
     stages: tuple[Stage, ...]
-    root: PurePath
-    knowledge: PurePath
-    templates: PurePath
-    work: PurePath
     manifest: PurePath
     junit: PurePath
     log: PurePath
@@ -47,7 +39,7 @@ class ValidateJob:
     @property
     def build_command(self) -> str:
         """Return the command that builds the checked artifacts."""
-        return f"doit build profile={self.profile}"
+        return f"doit build profile={self.layout.profile}"
 
 
 @dataclass(frozen=True)

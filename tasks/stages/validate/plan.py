@@ -1,4 +1,4 @@
-"""Plan the stage validate."""
+"""Plan the `validate` stage."""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -14,23 +14,16 @@ CHECKS: tuple[str, ...] = get_args(ValidationCheckName)
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequence[Stage]) -> Stage:
-    """Return the stage that checks the outputs of `stages`.
-
-    The stage has no `inputs`: doit would not run the stage if an input were missing.
-    """
+    """Return the stage that checks the outputs of `stages`, and runs even if one is missing."""
     requested = settings.validation.only
     built = [stage.job.name for stage in stages if stage.kind == "extensions"]  # and companions
     names = dict.fromkeys([*built, *(item.name for item in settings.extensions)])
     job = ValidateJob(
-        profile=layout.profile,
+        layout=layout,
         system=choice.system,
         checks=tuple(name for name in CHECKS if requested == "all" or name in requested),
         timeout=settings.validation.timeout,
         targets=choice.targets,
-        deps=layout.compute_manifest_path("deps"),
-        wheel=layout.compute_manifest_path("wheel"),
-        abi_manifest=layout.compute_manifest_path("surface"),
-        environment=layout.compute_manifest_path("extension-env"),
         extensions={name: layout.compute_manifest_path(f"extensions:{name}") for name in names},
         smokes={
             item.name: SmokeCheck(layout.root / item.smoke.script, item.smoke.gpu)
@@ -38,10 +31,6 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequenc
             if item.smoke
         },
         stages=tuple(stages),
-        root=layout.root,
-        knowledge=layout.config / "knowledge",
-        templates=layout.templates / "libtorch",
-        work=layout.build / "validate",
         manifest=layout.compute_manifest_path("validate"),
         junit=layout.build / "validate.xml",
         log=layout.logs / "validate.log",

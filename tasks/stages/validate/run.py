@@ -1,4 +1,4 @@
-"""Run the stage validate: run the checks, write manifest and report, fail if a check failed."""
+"""Run the `validate` stage: run the checks, write manifest and report, fail if one failed."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -30,20 +30,19 @@ def read_extensions(job: ValidateJob) -> tuple[dict[str, BuiltExtension], dict[s
     """Return the built extensions, and the reason for each missing one, by name."""
     built, missing = {}, {}
     for name, path in job.extensions.items():
-        if not Path(path).is_file():
-            missing[name] = f"not built yet: {path} is missing"
-            continue
         try:
             built[name] = manifests.read_manifest(path, BuiltExtension)
         except TorchyardError as error:
             missing[name] = f"{error.location}: {error.message}"
+            if not Path(path).is_file():
+                missing[name] = f"not built yet: {path} is missing"
     return built, missing
 
 
 def build_missing_checks(
     job: ValidateJob, missing: Mapping[str, str]
 ) -> Iterator[ValidationResult]:
-    """Yield the checks of each missing extension: the first has failed, the rest were not run."""
+    """Yield failed and skipped checks for each extension that is not built."""
     for name, reason in missing.items():
         smoke = [("extensions", "smoke check")] if name in job.smokes else []
         kinds = [("extensions", "import"), ("machine_code", "machine code"), *smoke]
@@ -57,14 +56,14 @@ def build_missing_checks(
 
 
 def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
-    """Return the error and hint of an extension's last build, None if that build did not fail."""
-    runs = run_record_io.read_runs(job.manifest.parent / "records" / "runs")
+    """Return the error and the hint of an extension's last build, or None if it did not fail."""
+    runs = run_record_io.read_runs(job.layout.build / "records" / "runs")
     records = (record for run in runs for record in run.stages)
     record = next((record for record in records if record.name == f"extensions:{name}"), None)
     if record is None or record.outcome != "failed":
         return None
     log = record.diagnosis.get("log")
-    diagnose = f"doit diagnose profile={job.profile} --log {log}" if log else ""
+    diagnose = f"doit diagnose profile={job.layout.profile} --log {log}" if log else ""
     remedy = diagnose or str(record.error.get("todo") or job.build_command)
     return f"the last build failed: {record.error.get('what', 'see its log')}", remedy
 
@@ -72,10 +71,11 @@ def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
 def check_extension_abis(
     job: ValidateJob, built: Mapping[str, BuiltExtension]
 ) -> Iterator[ValidationResult]:
-    """Check that each extension was built for this torch: others may load and then misbehave."""
-    if "extensions" not in job.checks or not Path(job.abi_manifest).is_file():
+    """Check that each extension was built for this torch, since any other may load and crash."""
+    manifest = job.layout.compute_manifest_path("surface")
+    if "extensions" not in job.checks or not Path(manifest).is_file():
         return
-    current = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
+    current = manifests.read_manifest(manifest, AbiFingerprint).name
     for name, extension in built.items():
         title, built_for = f"{name}: built for this torch", extension.surface
         if built_for == current:
@@ -87,7 +87,7 @@ def check_extension_abis(
 
 
 def list_validation_warnings(job: ValidateJob) -> tuple[str, ...]:
-    """Return a warning if a build stage is out of date and would run again, () if none is."""
+    """Return a warning if the build does not match the settings; empty if it does."""
     missing = {path for path in job.extensions.values() if not Path(path).is_file()}
     details = "; ".join(
         f"{stage.name}: {format_short_reasons(reasons)}"
@@ -101,49 +101,48 @@ def list_validation_warnings(job: ValidateJob) -> tuple[str, ...]:
 
 def run(job: ValidateJob) -> tuple[Validation]:
     """Run the requested checks, write the manifest, and raise an error if a check failed."""
-    if not Path(job.wheel).is_file():
-        raise TorchyardError(
-            f"profile {job.profile} has no torch yet",
-            location=str(job.wheel),
-            hint=f"run: {job.build_command}",
+    wheel_manifest = Path(job.layout.compute_manifest_path("wheel"))
+    if not wheel_manifest.is_file():
+        message, hint = (
+            f"profile {job.layout.profile} has no torch yet",
+            f"run: {job.build_command}",
         )
-    wheel = manifests.read_manifest(job.wheel, Wheel)
+        raise TorchyardError(message, location=str(wheel_manifest), hint=hint)
+    wheel = manifests.read_manifest(wheel_manifest, Wheel)
     manifests.remove_manifests(job.manifest, job.junit)
     checks = check_results.select_checks(_run_checks(job, wheel), job.checks)
-    results = [_add_remedy(job, check) if check.status == "failed" else check for check in checks]
-    validation = check_results.build_validation(
-        wheel.version, results, list_validation_warnings(job)
-    )
+    knowledge, profile = load_knowledge(Path(job.layout.config, "knowledge")), job.layout.profile
+    results = [check_results.add_diagnosis(knowledge, check) for check in checks]
+    for index, check in enumerate(results):
+        if check.status == "failed":
+            remedy = add_profile_argument(check.remedy or f"see {job.log.parent}", profile)
+            results[index] = replace(check, remedy=remedy)
+    warnings = list_validation_warnings(job)
+    validation = check_results.build_validation(wheel.version, results, warnings)
     manifests.write_manifest(job.manifest, validation)
-    files.write_atomic(
-        job.junit, redact_secrets(check_results.format_junit(job.profile, validation))
-    )
-    shortened = check_results.shorten_paths(job.root, validation)
+    report = check_results.format_junit(profile, validation)
+    files.write_atomic(job.junit, redact_secrets(report))
+    shortened = check_results.shorten_paths(job.layout.root, validation)
     columns = screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize)
     print_report(check_results.format_validation(shortened, columns, screen.colour_text))
     if failures := [check for check in shortened.checks if check.status == "failed"]:
-        names = ", ".join(check.name for check in failures)
-        raise ValidationFailedError(
-            f"{len(failures)} of {len(checks)} checks failed: {names}",
-            location=str(job.manifest),
-            hint=check_results.join_hints(failures),
-        )
+        names, hint = ", ".join(one.name for one in failures), check_results.join_hints(failures)
+        message = f"{len(failures)} of {len(checks)} checks failed: {names}"
+        raise ValidationFailedError(message, location=str(job.manifest), hint=hint)
     return (validation,)
 
 
 def _run_checks(job: ValidateJob, wheel: Wheel) -> list[ValidationResult]:
-    """Run all checks. A second thread reads machine code, which takes as long as the probe."""
-    deps = manifests.read_manifest(job.deps, DepsManifest)
-    built, missing = read_extensions(job)
-    env = manifests.read_manifest(job.environment, Environment).build_child_environment(
-        shell.build_host_env()
-    )
+    """Run all checks. A second thread reads the machine code while the probe runs."""
+    manifest_path, (built, missing) = job.layout.compute_manifest_path, read_extensions(job)
+    deps = manifests.read_manifest(manifest_path("deps"), DepsManifest)
+    environment = manifests.read_manifest(manifest_path("extension-env"), Environment)
+    env = environment.build_child_environment(shell.build_host_env())
     stopped = Event()
     with ThreadPoolExecutor(max_workers=1) as executor:
         code = executor.submit(_check_machine_code, job, deps, wheel, built, stopped)
         try:
-            if wheel.kind == "libtorch":
-                # no torch to import
+            if wheel.kind == "libtorch":  # no torch to import
                 reason = "this profile builds only the C++ libraries"
                 names = [name for name in job.checks if name not in _CPP_CHECKS]
                 results = [ValidationResult(name, "not run", reason) for name in names]
@@ -171,18 +170,9 @@ def _check_machine_code(
 ) -> list[ValidationResult]:
     if "machine_code" not in job.checks:
         return []
-    knowledge = load_knowledge(Path(job.knowledge))
+    knowledge = load_knowledge(Path(job.layout.config, "knowledge"))
     checker = CodeChecker(job, knowledge, torch_checks_io.find_code_reader(deps, wheel))
-    toolkit_version = deps.toolkit.version if deps.toolkit else None
+    maker = deps.toolkit.version if deps.toolkit else None
     with shell.stop_commands_when(stopped.is_set):
-        return [
-            checker.check_torch(wheel),
-            *(checker.check_extension(one, toolkit_version) for one in built.values()),
-        ]
-
-
-def _add_remedy(job: ValidateJob, check: ValidationResult) -> ValidationResult:
-    """Give a failed check a hint if it has none, and add the profile to commands in the hint."""
-    result = check_results.add_diagnosis(load_knowledge(Path(job.knowledge)), check)
-    remedy = result.remedy or f"see {job.log.parent}"
-    return replace(result, remedy=add_profile_argument(remedy, job.profile))
+        extensions = (checker.check_extension(one, maker) for one in built.values())
+        return [checker.check_torch(wheel), *extensions]

@@ -26,6 +26,10 @@ from tasks.stages.validate.check_results import (
     ProbeOutput,
     ProbeRun,
     add_diagnosis,
+    build_probe_check,
+    check_coverage,
+    combine_checks,
+    parse_arch_flags,
 )
 from tasks.stages.validate.model import SmokeCheck, ValidateJob
 from tasks.stages.wheel.model import KERNELS, Wheel
@@ -58,14 +62,14 @@ def run_probe(
 
 def _run_program(command: Command) -> ProbeRun:
     lines: list[str] = []
+    failure, hung = "", False
     try:
         shell.run_command(command, lines.append)
     except (CommandFailedError, MissingToolError) as error:
-        if isinstance(error, CommandFailedError) and error.code == _TIMED_OUT:
-            failure = f"the check took longer than {command.timeout:.0f} s and was ended"
-            return ProbeRun(tuple(lines), failure, hung=True)
-        return ProbeRun(tuple(lines), error.message)
-    return ProbeRun(tuple(lines))
+        hung = isinstance(error, CommandFailedError) and error.code == _TIMED_OUT
+        limit = f"the check took longer than {command.timeout:.0f} s and was ended"
+        failure = limit if hung else error.message
+    return ProbeRun(tuple(lines), failure, hung)
 
 
 def build_probe_command(
@@ -75,18 +79,15 @@ def build_probe_command(
     gpu_count: int,
     remaining: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return the probe's command for `remaining` checks. The driver reports `gpu_count` GPUs."""
+    """Return the command that runs the probe with the `remaining` checks."""
+    imports = {name: one.imports for name, one in built.items() if f"{name}: import" in remaining}
     arguments = {
         "checks": [name for name in job.checks if name in remaining],
         "version": wheel.version,
         "folder": wheel.folder,
         "cuda": wheel.cuda,
         "cards": gpu_count,
-        "imports": {
-            name: extension.imports
-            for name, extension in built.items()
-            if f"{name}: import" in remaining
-        },
+        "imports": imports,
     }
     return (wheel.python, "-X", "faulthandler", str(_PROBE_SCRIPT), json.dumps(arguments))
 
@@ -103,9 +104,9 @@ def collect_probe_checks(
     job: ValidateJob, wheel: Wheel, output: ProbeOutput, built: Mapping[str, BuiltExtension]
 ) -> list[ValidationResult]:
     """Return the results of the probe, including the check of torch's archs for the targets."""
-    knowledge = load_knowledge(Path(job.knowledge))
+    knowledge = load_knowledge(Path(job.layout.config, "knowledge"))
     names = ["import", *_list_probe_checks(job, built)]
-    results = [check_results.build_probe_check(name, output) for name in names]
+    results = [build_probe_check(name, output) for name in names]
     if "archs" in job.checks:
         results.append(_check_archs(job, wheel, output, knowledge))
     if crash := output.crashes.get(EXIT_CHECK):
@@ -117,13 +118,10 @@ def collect_probe_checks(
     if wheel.cuda and output.no_gpu_reason == NO_CUDA:
         results = check_results.fail_without_cuda(results, wheel.cuda, job.build_command)
     outputs = {name: "\n".join(crash.lines) for name, crash in output.crashes.items()}
+    unreachable = [name for name, one in built.items() if one.status == "unreachable"]
     return [
         *(add_diagnosis(knowledge, check, outputs.get(check.name, "")) for check in results),
-        *(
-            ValidationResult(f"{name}: import", "not run", _UNREACHABLE)
-            for name, extension in built.items()
-            if extension.status == "unreachable"
-        ),
+        *(ValidationResult(f"{name}: import", "not run", _UNREACHABLE) for name in unreachable),
     ]
 
 
@@ -133,11 +131,9 @@ def _check_archs(
     if output.no_gpu_reason == NO_CUDA:
         return ValidationResult("archs", "not run", NO_CUDA)
     if "archs" not in output.lines:
-        return check_results.build_probe_check("archs", output)
-    code = check_results.parse_arch_flags(output.lines["archs"]["detail"])
-    return check_results.check_coverage(
-        knowledge, "archs", code, job.targets, "torch's arch list", wheel.cuda
-    )
+        return build_probe_check("archs", output)
+    code, source = parse_arch_flags(output.lines["archs"]["detail"]), "torch's arch list"
+    return check_coverage(knowledge, "archs", code, job.targets, source, wheel.cuda)
 
 
 def run_smoke_checks(
@@ -147,7 +143,8 @@ def run_smoke_checks(
     python: str,
     env: Mapping[str, str],
 ) -> list[ValidationResult]:
-    """Run the smoke script of each built extension. Exit code 0 passes; the last line is shown."""
+    """Run the test script of each built extension. A script with exit code 0 passes."""
+    knowledge = load_knowledge(Path(job.layout.config, "knowledge"))
     hung, checks = output.hung, []
     for name, smoke in job.smokes.items() if "extensions" in job.checks else ():
         if name not in built:
@@ -160,7 +157,7 @@ def run_smoke_checks(
         hung += run.hung and smoke.gpu
         if run.failure:
             check = ValidationResult(title, "failed", run.failure)
-            check = add_diagnosis(load_knowledge(Path(job.knowledge)), check, "\n".join(run.lines))
+            check = add_diagnosis(knowledge, check, "\n".join(run.lines))
             checks.append(check if check.remedy else replace(check, remedy=f"see {log}"))
         else:
             last_line = next((line for line in reversed(run.lines) if line.strip()), "exit 0")
@@ -181,39 +178,37 @@ def _find_skip_reason(
     return "the probe ended before the search for a GPU" if reason is None else reason
 
 
-CPP_CHECK = "find_package(Torch)"
-
-
 def check_cpp_program(
     job: ValidateJob, deps: DepsManifest, wheel: Wheel, env: Mapping[str, str]
 ) -> ValidationResult:
     """Check that a C++ program can be configured, compiled and run with the C++ libraries."""
-    files.remove_owned(job.work)
-    build = files.create_owned_folder(job.work) / "libtorch"
+    folder = job.layout.build / "validate"
+    files.remove_owned(folder)
+    build = files.create_owned_folder(folder) / "libtorch"
     if job.system == "windows":  # finds DLLs by PATH; elsewhere CMake writes an RPATH
         env = {**env, "PATH": f"{wheel.prefix}\\bin;{wheel.prefix}\\lib;{env.get('PATH', '')}"}
-    lines: list[str] = []
+    name, lines = "find_package(Torch)", list[str]()
     try:
         for what, argv in list_cpp_steps(job, deps, wheel, build):
-            shell.run_command(
-                Command(argv, env, what, log=job.log, timeout=job.timeout), lines.append
-            )
+            command = Command(argv, env, what, log=job.log, timeout=job.timeout)
+            shell.run_command(command, lines.append)
     except CommandFailedError as error:
-        return ValidationResult(CPP_CHECK, "failed", error.message, f"see {error.location}")
-    return ValidationResult(CPP_CHECK, "passed", lines[-1] if lines else "exit 0")
+        return ValidationResult(name, "failed", error.message, f"see {error.location}")
+    return ValidationResult(name, "passed", lines[-1] if lines else "exit 0")
 
 
 def list_cpp_steps(
     job: ValidateJob, deps: DepsManifest, wheel: Wheel, build: PurePath
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the commands of the C++ check in order, each with its description before it."""
+    """Return the description and the command of each step of the C++ check."""
 
     def format_path(path: str) -> str:
         # CMake writes the path into generated files, where a backslash escapes the next character
         return path.replace("\\", "/") if job.system == "windows" else path
 
+    sources = job.layout.templates / "libtorch"
     configure = (
-        deps.cmake.path, "-S", str(job.templates), "-B", str(build), "-G", "Ninja",
+        deps.cmake.path, "-S", str(sources), "-B", str(build), "-G", "Ninja",
         f"-DCMAKE_MAKE_PROGRAM={format_path(deps.ninja.path)}",
         "-DCMAKE_BUILD_TYPE=Release",
         f"-DCMAKE_PREFIX_PATH={format_path(wheel.prefix or '')}",
@@ -253,26 +248,24 @@ class CodeChecker:
             detail = f"torch for CUDA {wheel.cuda} has no {kernels}"
             remedy = f"install torch again: {self.job.build_command}"
             return ValidationResult(name, "failed", detail, remedy)
-        parts = [
-            self._check_library(kernels, name, wheel.cuda, "kernels"),
-            *(
-                self._check_library(library, name, wheel.cuda, "secondary")
-                for library in _list_other_libraries(folder, kernels)
-            ),
-        ]
-        return self._add_reader_name(check_results.combine_checks(name, parts))
+        others = _list_other_libraries(folder, kernels)
+        parts = [self._check_library(kernels, name, wheel.cuda, "kernels")]
+        parts += [self._check_library(path, name, wheel.cuda, "secondary") for path in others]
+        return self._add_reader_name(combine_checks(name, parts))
 
     def check_extension(self, extension: BuiltExtension, maker: str | None) -> ValidationResult:
-        """Check all libraries of an extension, as one check. `maker` is the toolkit's version."""
+        """Check the machine code of all libraries of an extension, as one check.
+
+        `maker` is the version of the CUDA toolkit.
+        """
         name = f"{extension.name}: machine code"
         if extension.status == "unreachable":
             return ValidationResult(name, "not run", _UNREACHABLE)
         if not self.job.targets:
             return ValidationResult(name, "not run", NO_TARGET)
-        libraries = map(Path, extension.libraries)
-        result = check_results.combine_checks(
-            name, [self._check_library(library, name, maker, "extension") for library in libraries]
-        )
+        paths = map(Path, extension.libraries)
+        checks = [self._check_library(path, name, maker, "extension") for path in paths]
+        result = combine_checks(name, checks)
         if result.status == "not run" and extension.needs_code:
             remedy = f"build the extension again: {self.job.build_command}"
             result = replace(result, status="failed", remedy=remedy)
@@ -300,9 +293,7 @@ class CodeChecker:
             return ValidationResult(name, status, f"{library.name} holds no device code")
         code = images.code if role == "extension" else images.common_code
         targets = select_library_targets(library.name, self.job.targets)
-        check = check_results.check_coverage(
-            self.knowledge, name, code, targets, library.name, maker
-        )
+        check = check_coverage(self.knowledge, name, code, targets, library.name, maker)
         if role != "secondary" or check.status != "failed":
             return check
         return ValidationResult(name, "passed", f"{check.detail}, which only a few functions need")
@@ -314,21 +305,23 @@ class CodeChecker:
 
 
 def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
-    """Yield each library with device code once, except `kernels`; a file may have two names."""
+    """Yield each library with device code once, except `kernels` (a file can have two names)."""
     paths = {kernels.resolve()}
     for path in sorted(folder.rglob("*")):
         if _LIBRARY_NAME.search(path.name) and path.is_file() and path.resolve() not in paths:
             paths.add(path.resolve())
             try:
-                has_code = machine_code_io.has_device_code(path)
+                if machine_code_io.has_device_code(path):
+                    yield path
             except BadArtifactError:
-                has_code = True  # the reader reports the error
-            if has_code:
-                yield path
+                yield path  # the reader reports the error
 
 
 def find_code_reader(deps: DepsManifest, wheel: Wheel) -> MachineCodeReader:
-    """Return a reader that uses cuobjdump of the toolkit, torch's triton or PATH, if found."""
+    """Return a reader of machine code that uses cuobjdump, if there is one.
+
+    cuobjdump comes from the CUDA toolkit, from triton beside torch, or from PATH.
+    """
     program = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     triton = Path(wheel.folder).parent / "triton" / "backends" / "nvidia" / "bin"
     paths = (deps.cuobjdump or "", str(triton / program), shutil.which(program) or "")

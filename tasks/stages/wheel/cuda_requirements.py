@@ -95,7 +95,7 @@ def add_requirements(metadata: str, requires: Iterable[str]) -> str:
     """
     header_values = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
     declared = select_applicable_requirements(parse_requirements(header_values), "linux")
-    missing = [one for one in requires if not _is_declared(Requirement(one), declared)]
+    missing = [one for one in requires if not _is_declared(one, declared)]
     head, separator, body = metadata.partition("\n\n")
     lines = head.rstrip("\n").split("\n")
     last = max((n for n, line in enumerate(lines) if line.startswith("Requires-Dist:")), default=-1)
@@ -104,9 +104,9 @@ def add_requirements(metadata: str, requires: Iterable[str]) -> str:
     return "\n".join(lines) + (separator or "\n") + body
 
 
-def _is_declared(requirement: Requirement, declared: Sequence[Requirement]) -> bool:
-    name = canonicalize_name(requirement.name)
-    if package := find_package_by_distribution(requirement.name):
+def _is_declared(requirement: str, declared: Sequence[Requirement]) -> bool:
+    name = canonicalize_name(Requirement(requirement).name)
+    if package := find_package_by_distribution(name):
         majors = parse_distribution_majors(name)
         return bool(find_declared_requirement(package, declared, majors))
     return any(canonicalize_name(one.name) == name for one in declared)

@@ -1,4 +1,4 @@
-"""The jobs and manifests of the wheel stage."""
+"""The jobs and the manifests of the `wheel` stage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from tasks.core.canonical_json import compute_text_sha256, format_canonical_json
-from tasks.core.model import Arch, Artifact, Json, LockedPackages, System
+from tasks.core.model import Arch, Artifact, Json, Layout, LockedPackages, System
 
 WheelKind = Literal["wheel", "libtorch", "existing"]
 
@@ -31,70 +31,7 @@ class AbiReadOptions:
     abi_folder: PurePath
 
 
-@dataclass(frozen=True)
-class PrebuiltJob:
-    """Install an official wheel into the environment of the deps stage.
-
-    `index` is "" for the default index. The wheel must contain code for all `targets`. `locked` and
-    `locked_sha256` are the packages and torch's digest in torchyard.lock. Neither is part of the
-    fingerprint, since the installed wheel may already match.
-    """
-
-    requirement: str
-    index: str
-    sha256: str | None
-    cuda: str | None
-    wheelhouse: PurePath
-    landing: PurePath
-    reading: AbiReadOptions
-    deps: PurePath
-    log: PurePath
-    wheel: PurePath
-    system: System
-    knowledge: PurePath
-    targets: tuple[Arch, ...] = ()
-    locked: LockedPackages = field(default_factory=dict)
-    locked_sha256: str = ""
-
-
-@dataclass(frozen=True)
-class BuiltJob:
-    """Build a wheel, or the C++ libraries, from the build directory of the compile stage.
-
-    `local` is the local version without the commit ("cu130.sm120"), None for no local version; the
-    commit is added unless `local_is_whole`. `content` is the record of the last installed wheel.
-    `settings` and `targets` are recorded in the provenance statement. With `by_packages`, NVIDIA's
-    packages provide the CUDA libraries; `original_linkages` and `patched` then record the
-    libraries before and after the RPATH is changed.
-    """
-
-    release: str
-    local: str | None
-    local_is_whole: bool
-    cuda: str | None
-    wheelhouse: PurePath
-    build: PurePath
-    landing: PurePath
-    prefix: PurePath
-    content: PurePath
-    libraries: PurePath
-    linkages: PurePath
-    original_linkages: PurePath
-    patched: PurePath
-    reading: AbiReadOptions
-    deps: PurePath
-    source: PurePath
-    env: PurePath
-    compiled: PurePath
-    log: PurePath
-    wheel: PurePath
-    settings: Mapping[str, Json] = field(default_factory=dict)
-    targets: tuple[Arch, ...] = ()
-    locked: LockedPackages = field(default_factory=dict)
-    by_packages: bool = False
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExistingJob:
     """Use a torch that is installed already, without installing anything."""
 
@@ -102,9 +39,66 @@ class ExistingJob:
     folder: str
     version: str
     reading: AbiReadOptions
-    log: PurePath
     deps: PurePath
+    log: PurePath
     wheel: PurePath
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchInstallJob:
+    """The inputs of the jobs that install torch into the environment of the `deps` stage.
+
+    `locked` are the packages in torchyard.lock. They are not part of the fingerprint, since the
+    installed packages may already match. `targets` are the GPUs that the wheel must support.
+    """
+
+    layout: Layout
+    cuda: str | None
+    wheelhouse: PurePath
+    landing: PurePath
+    reading: AbiReadOptions
+    deps: PurePath
+    log: PurePath
+    wheel: PurePath
+    targets: tuple[Arch, ...] = ()
+    locked: LockedPackages = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrebuiltJob(TorchInstallJob):
+    """Install an official wheel.
+
+    `index` is the URL of the package index, or an empty string for the default one.
+    `locked_sha256` is torch's digest in torchyard.lock.
+    """
+
+    requirement: str
+    index: str
+    sha256: str | None
+    system: System
+    locked_sha256: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltJob(TorchInstallJob):
+    """Build a wheel, or the C++ libraries, from the build directory of the `compile` stage.
+
+    `local` is the local version without the commit ("cu130.sm120"), None for no local version; the
+    commit is added unless `local_is_whole`. `content` is the record of the last installed wheel.
+    `settings` are recorded in the provenance statement. With `by_packages`, NVIDIA's packages
+    provide the CUDA libraries.
+    """
+
+    release: str
+    local: str | None
+    local_is_whole: bool
+    content: PurePath
+    libraries: PurePath
+    source: PurePath
+    env: PurePath
+    compiled: PurePath
+    settings: Mapping[str, Json] = field(default_factory=dict)
+    by_packages: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Plan the wheel stage from the settings and the resolution."""
+"""Plan the `wheel` stage from the settings and the resolution."""
 
 from typing import Any
 
@@ -22,34 +22,51 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
     except KnowledgeError:
         standard = None
     symbols = layout.build / "wheel-symbols.json"
-    abi_options = AbiReadOptions(standard, symbols, layout.abi_fingerprints)
+    common: dict[str, Any] = {
+        "reading": AbiReadOptions(standard, symbols, layout.abi_fingerprints),
+        "deps": layout.compute_manifest_path("deps"),
+        "log": layout.logs / "wheel.log",
+        "wheel": layout.compute_manifest_path("wheel"),
+    }
+    install: dict[str, Any] = {
+        **common,
+        "layout": layout,
+        "cuda": choice.cuda,
+        "wheelhouse": layout.wheelhouse,
+        "landing": layout.build / "landing",
+        "targets": choice.targets,
+    }
     match choice.strategy:
         case "prebuilt":
-            job = _build_prebuilt_job(settings, layout, choice, abi_options)
+            local = f"+{settings.torch.local}" if settings.torch.local else ""
+            job = PrebuiltJob(
+                requirement=f"torch=={choice.torch}{local}",
+                index=choice.index,
+                sha256=settings.torch.sha256,
+                system=choice.system,
+                **install,
+            )
             return _build_stage(layout, job, ("deps",), "fetch the official wheel")
         case "existing":
             existing_job = ExistingJob(
                 python=choice.python.path,
                 folder=choice.python.torch.folder if choice.python.torch else "",
                 version=choice.torch,
-                reading=abi_options,
-                deps=layout.compute_manifest_path("deps"),
-                log=layout.logs / "wheel.log",
-                wheel=layout.compute_manifest_path("wheel"),
+                **common,
             )
             doc = "record the torch that is installed already"
             return _build_stage(layout, existing_job, ("deps",), doc)
     inputs = ("deps", "source", "env", "compile")
-    source_job = _build_source_job(settings, layout, choice, abi_options)
+    source_job = _build_source_job(settings, layout, choice, install)
     return _build_stage(layout, source_job, inputs, "build the wheel, check it and install it")
 
 
 def _build_stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> Stage:
-    fields: Any = convert_to_json(job)
+    names = [name for name in _FINGERPRINT_FIELDS if hasattr(job, name)]
     fingerprint = {
         "recipe": RECIPE,
         "kind": type(job).__name__,
-        **{name: value for name, value in fields.items() if name in _FINGERPRINT_FIELDS},
+        **{name: convert_to_json(getattr(job, name)) for name in names},
     }
     # a field that only some wheels have is added only for these: no other wheel is rebuilt
     if isinstance(job, PrebuiltJob) and job.targets:  # for a built wheel, the version has them
@@ -74,67 +91,28 @@ _FINGERPRINT_FIELDS = (
 )  # fmt: skip
 
 
-def _dump_recorded_settings(settings: Settings) -> dict[str, Any]:
-    """Return the settings that determine the wheel's content, for the provenance statement."""
-    sections = dump_section(settings)
-    del sections["source"]["mirrors"]
-    recorded = ("python", "target", "toolkit", "torch", "source", "build", "wheel")
-    return {name: sections[name] for name in recorded}
-
-
-def _build_prebuilt_job(
-    settings: Settings, layout: Layout, choice: Resolution, reading: AbiReadOptions
-) -> PrebuiltJob:
-    local = f"+{settings.torch.local}" if settings.torch.local else ""
-    return PrebuiltJob(
-        requirement=f"torch=={choice.torch}{local}",
-        index=choice.index,
-        sha256=settings.torch.sha256,
-        cuda=choice.cuda,
-        wheelhouse=layout.wheelhouse,
-        landing=layout.build / "landing",
-        reading=reading,
-        deps=layout.compute_manifest_path("deps"),
-        log=layout.logs / "wheel.log",
-        wheel=layout.compute_manifest_path("wheel"),
-        system=choice.system,
-        knowledge=layout.config / "knowledge",
-        targets=choice.targets,
-    )
-
-
 # Debug and Release builds of one commit are different wheels. Both suffixes sort below the commit:
 # a requirement without local version selects the Release build of an index.
 _BUILD_TYPE_SUFFIXES = {"Debug": ".debug", "RelWithDebInfo": ".debinfo"}
 
 
 def _build_source_job(
-    settings: Settings, layout: Layout, choice: Resolution, reading: AbiReadOptions
+    settings: Settings, layout: Layout, choice: Resolution, install: dict[str, Any]
 ) -> BuiltJob:
-    local_version = settings.wheel.local_version
+    local_version, sections = settings.wheel.local_version, dump_section(settings)
+    del sections["source"]["mirrors"]  # the other settings of these sections determine the content
+    recorded = ("python", "target", "toolkit", "torch", "source", "build", "wheel")
     label = choice.label + _BUILD_TYPE_SUFFIXES.get(settings.build.type, "")
     return BuiltJob(
         release=choice.torch,
         local={"auto": label, "none": None}.get(local_version, local_version),
         local_is_whole=local_version not in {"auto", "none"},
-        cuda=choice.cuda,
-        wheelhouse=layout.wheelhouse,
-        build=layout.build,
-        landing=layout.build / "landing",
-        prefix=layout.build / "libtorch",
         content=layout.build / "wheel-content.json",
         libraries=layout.build / "wheel-libraries.json",
-        linkages=layout.build / "wheel-linkages.json",
-        original_linkages=layout.build / "wheel-linkages-as-made.json",
-        patched=layout.build / "wheel-patched.json",
-        reading=reading,
-        deps=layout.compute_manifest_path("deps"),
         source=layout.compute_manifest_path("source"),
         env=layout.compute_manifest_path("env"),
         compiled=layout.compute_manifest_path("compile"),
-        log=layout.logs / "wheel.log",
-        wheel=layout.compute_manifest_path("wheel"),
-        settings=_dump_recorded_settings(settings),
-        targets=choice.targets,
+        settings={name: sections[name] for name in recorded},
         by_packages=should_use_cuda_packages(choice, settings.wheel.cuda),
+        **install,
     )

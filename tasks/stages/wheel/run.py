@@ -1,4 +1,4 @@
-"""Run the stage wheel: install and check torch, and return the two manifests."""
+"""Run the `wheel` stage: install and check torch, and return the two manifests."""
 
 import shutil
 from dataclasses import dataclass, replace
@@ -28,13 +28,8 @@ from tasks.system import environments, files, interpreters, manifests, package_i
 from tasks.system.hardware import toolchain
 from tasks.system.output import print_line, print_warning, show_progress
 from tasks.system.package_installer import DownloadRequest, InstallOptions, PackageInstaller
-from tasks.wheels import (
-    incremental_install_io,
-    installed_wheel_io,
-    machine_code_io,
-    wheel_archive_io,
-    wheelhouse_io,
-)
+from tasks.wheels import installed_wheel_io, machine_code_io, wheel_archive_io, wheelhouse_io
+from tasks.wheels.incremental_install_io import WheelUpdate, update_installed_wheel
 from tasks.wheels.library_linkage import needs_toolkit_libraries
 from tasks.wheels.provenance_documents import build_statement
 
@@ -46,8 +41,9 @@ _VERSION_FILES = ("torch/version.py", "torch/_version.py")
 class LastWheel:
     """The last wheel that was built and installed successfully.
 
-    `digest` is a digest of the wheel's content except the version. `asked` is the requested version
-    without the commit, `record` the sha256 of RECORD after the installation.
+    `digest` is a digest of the wheel's content except the version, `identity` that of the
+    environment. `asked` is the requested version without the commit, and `record` the sha256 of
+    RECORD after the installation.
     """
 
     digest: str
@@ -60,11 +56,10 @@ class LastWheel:
 def run(job: PrebuiltJob | BuiltJob | ExistingJob) -> tuple[Wheel, AbiFingerprint]:
     """Install and check torch; return the manifests. Raises `FetchError`, `BadArtifactError`."""
     deps = manifests.read_manifest(job.deps, DepsManifest)
-    match job:
-        case PrebuiltJob():
-            return _install_prebuilt(job, deps)
-        case BuiltJob():
-            return _build_torch(job, deps)
+    if isinstance(job, PrebuiltJob):
+        return _install_prebuilt(job, deps)
+    if isinstance(job, BuiltJob):
+        return _build_torch(job, deps)
     return _create_result(job, deps, _find_installed_torch(job.python), None)
 
 
@@ -85,14 +80,11 @@ def _create_result(
 
 def _find_installed_torch(python: str) -> InstalledTorch:
     """Return the torch that an interpreter would import."""
-    torch = interpreters.find_interpreter(python).torch
-    if torch is None:
-        raise BadArtifactError(
-            "this interpreter has no torch, although torch was just installed",
-            location=python,
-            hint="run: doit clean wheel, then: doit build",
-        )
-    return torch
+    if torch := interpreters.find_interpreter(python).torch:
+        return torch
+    message = "this interpreter has no torch, although torch was just installed"
+    hint = "run: doit clean wheel, then: doit build"
+    raise BadArtifactError(message, location=python, hint=hint)
 
 
 def _install_prebuilt(job: PrebuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprint]:
@@ -121,9 +113,8 @@ def _fetch_wheel(job: PrebuiltJob, deps: DepsManifest) -> tuple[Path, Artifact]:
         print_line(f"{stored_wheel[0].name} is in the wheelhouse already")
         return stored_wheel
     show_progress(f"fetching {job.requirement}")
-    downloaded = package_installer.download_distribution(
-        DownloadRequest(deps.python, job.requirement, job.index, job.landing, job.log)
-    )
+    request = DownloadRequest(deps.python, job.requirement, job.index, job.landing, job.log)
+    downloaded = package_installer.download_distribution(request)
     artifact = files.read_artifact(downloaded)
     wheelhouse_io.require_sha256(artifact, job.sha256)
     wheelhouse_io.require_locked_digest(artifact, job.locked_sha256, "torch")
@@ -134,7 +125,7 @@ def require_target_code(job: PrebuiltJob, wheel: Path) -> None:
     """Raise `MissingCodeError` if a target GPU cannot run the kernels of `wheel`.
 
     As in planning, the suffix of a target (as in sm_90a) is ignored. A library in an unknown format
-    causes only a warning: the stage validate checks it later.
+    causes only a warning, since the `validate` stage checks it later.
     """
     if not job.targets:
         return
@@ -144,30 +135,26 @@ def require_target_code(job: PrebuiltJob, wheel: Path) -> None:
         print_warning(f"{wheel.name}: {error.message}; doit validate checks its machine code again")
         return
     gpus = [Arch(target.major, target.minor) for target in job.targets]
-    knowledge = load_knowledge(Path(job.knowledge))
+    knowledge = load_knowledge(Path(job.layout.config, "knowledge"))
     missing = [str(gpu) for gpu in gpus if not can_run_code(knowledge, code, gpu, maker=job.cuda)]
     found = f"{wheel.name} holds machine code for {', '.join(code.names) or 'no GPU'}"
     if missing:
-        raise MissingCodeError(
-            f"{found} and none that runs on {', '.join(missing)}; the wheel was not installed",
-            location=str(job.wheelhouse),
-        )
+        lack = f"none that runs on {', '.join(missing)}; the wheel was not installed"
+        raise MissingCodeError(f"{found} and {lack}", location=str(job.wheelhouse))
     print_line(found)
 
 
 def _read_kernel_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
-    """Return the machine code that most kernels have; empty for a wheel without CUDA."""
-    names = [f"torch/lib/{name}" for name in KERNELS[job.system]]
+    """Return the machine code of most kernels in the wheel; empty for a wheel without CUDA."""
     with wheel_archive_io.open_wheel(wheel) as archive:
-        member = next((name for name in names if name in archive.namelist()), None)
+        members = (f"torch/lib/{name}" for name in KERNELS[job.system])
+        member = next((name for name in members if name in archive.namelist()), None)
         if member is None:
             return MachineCode(frozenset(), frozenset())
         show_progress(f"reading the machine code of {PurePosixPath(member).name}")
         folder = files.create_owned_folder(Path(job.landing) / "kernels")
-        library = folder / PurePosixPath(member).name
         try:
-            with archive.open(member) as source, library.open("wb") as target:
-                shutil.copyfileobj(source, target, 1 << 20)
+            library = Path(archive.extract(member, folder))
             return machine_code_io.read_fatbin_images(library).common_code
         finally:
             files.remove_owned(folder)
@@ -176,24 +163,19 @@ def _read_kernel_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
 def require_release(found: InstalledTorch, release: str, cuda: str | None) -> None:
     """Raise `BadArtifactError` if torch's release or CUDA differs from the plan."""
     if found.version.partition("+")[0] != release:
-        raise BadArtifactError(
-            f"torch {found.version} was installed instead of {release}", location=found.folder
-        )
+        message = f"torch {found.version} was installed instead of {release}"
+        raise BadArtifactError(message, location=found.folder)
     if found.cuda != cuda:
         actual, planned = (f"CUDA {one}" if one else "no CUDA" for one in (found.cuda, cuda))
-        key = f'toolkit.version: "{found.cuda}"'
-        raise BadArtifactError(
-            f"the installed torch {found.version} has {actual} instead of {planned}",
-            location=found.folder,
-            hint=f"set {key}" if found.cuda else "choose another torch.index",
+        message = f"the installed torch {found.version} has {actual} instead of {planned}"
+        hint = (
+            f'set toolkit.version: "{found.cuda}"' if found.cuda else "choose another torch.index"
         )
+        raise BadArtifactError(message, location=found.folder, hint=hint)
 
 
 def _build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprint]:
-    """Build and check the wheel, then install and import it if its content is new.
-
-    The libraries of a wheel with new content are inspected before it is installed.
-    """
+    """Build the wheel. If its content is new, check its libraries, install it and import it."""
     compiled = manifests.read_manifest(job.compiled, CompileResult)
     if compiled.backend == "cmake":
         return _build_cpp_libraries(job, deps, compiled)
@@ -201,9 +183,8 @@ def _build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerpri
     build_inputs = wheel_packing_io.read_build_inputs(job, deps)
     start_time = manifests.format_current_time()
     last = _read_last_wheel(job)
-    packed = wheel_packing_io.pack_wheel(
-        job, compiled, build_inputs, deps, _locate_wheel(job, last) if last else None
-    )
+    previous = _locate_wheel(job, last) if last else None
+    packed = wheel_packing_io.pack_wheel(job, compiled, build_inputs, deps, previous)
     content = wheel_archive_io.compute_content_digest(packed.recorded, _VERSION_FILES)
     if requires := packed.portable.requires:
         content = compute_text_sha256(format_canonical_json([content, *requires]))
@@ -226,14 +207,11 @@ def _build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerpri
             packed.wheel, job.wheelhouse, f"torch {job.release} as built", str(job.compiled)
         )
         invocation = wheel_packing_io.build_invocation(job, deps, start_time)
-        statement = build_statement(build_inputs, artifact, invocation)
-        files.write_atomic(
-            wheelhouse_io.resolve_statement_path(stored_wheel), format_canonical_json(statement)
-        )
+        statement = format_canonical_json(build_statement(build_inputs, artifact, invocation))
+        files.write_atomic(wheelhouse_io.resolve_statement_path(stored_wheel), statement)
         record = installed_wheel_io.hash_installed_record(site, "torch")
-        manifests.write_manifest(
-            job.content, LastWheel(content, artifact, deps.identity, version, record)
-        )
+        new = LastWheel(content, artifact, deps.identity, version, record)
+        manifests.write_manifest(job.content, new)
         manifests.write_manifest(job.libraries, libraries)
     return _create_result(job, deps, _find_installed_torch(deps.python), artifact)
 
@@ -256,14 +234,13 @@ def _find_unchanged_wheel(
     job: BuiltJob, last: LastWheel | None, content: tuple[str, str, str], python: str
 ) -> Artifact | None:
     """Return the installed wheel if only the commit differs in the new one, else None."""
-    if last is None or not Path(job.libraries).is_file():
+    is_same = last and (last.digest, last.identity, last.asked) == content
+    if last is None or not is_same or not Path(job.libraries).is_file():
         return None
-    if (last.digest, last.identity, last.asked) != content:
-        return None
-    installed = interpreters.find_interpreter(python).torch
-    if installed is None or not last.artifact.name.startswith(f"torch-{installed.version}-"):
+    torch = interpreters.find_interpreter(python).torch
+    if torch is None or not last.artifact.name.startswith(f"torch-{torch.version}-"):
         return None  # the user removed or replaced torch with pip
-    if not installed_wheel_io.has_all_files(Path(installed.folder).parent, "torch"):
+    if not installed_wheel_io.has_all_files(Path(torch.folder).parent, "torch"):
         return None
     print_line(f"kept {last.artifact.name}: the new wheel has the same content")
     return last.artifact
@@ -302,11 +279,8 @@ def _update_torch(
         return False
     stored, landing = _locate_wheel(job, last), Path(job.landing)
     places, scratch = (landing / stored.name, stored), landing / "install"
-    count = incremental_install_io.update_installed_wheel(
-        incremental_install_io.WheelUpdate(
-            unmodified_wheel, stored, places, wheel, scratch, deps.python, job.log
-        )
-    )
+    update = WheelUpdate(unmodified_wheel, stored, places, wheel, scratch, deps.python, job.log)
+    count = update_installed_wheel(update)
     if count is not None:
         print_line(f"installed what changed: {count:,} file{'s' if count != 1 else ''}")
     return count is not None
@@ -330,43 +304,37 @@ def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
     result = environments.try_import(python, _IMPORT_CODE, command)
     if result.needs_driver:
         print_warning(f"torch {version} was installed but not imported: {result.problem}")
-    elif result.error:
-        raise BadArtifactError(
-            f"torch {version} was installed but does not import: {result.problem}",
-            location=result.error.location,
-            hint="read the traceback in that log and remove the cause, then run the same command "
-            "again",
-        ) from result.error
-    elif version not in result.lines:  # the output may contain warnings, too
-        raise BadArtifactError(
-            f"torch {version} was installed, but python imports torch "
-            f"{' '.join(result.lines[-1:])!r}",
-            location=str(job.log),
-            hint="remove the other torch from this environment, then run the same command again",
+    elif error := result.error:
+        message = f"torch {version} was installed but does not import: {result.problem}"
+        hint = (
+            "read the traceback in that log and remove the cause, then run the same command again"
         )
+        raise BadArtifactError(message, location=error.location, hint=hint) from error
+    elif version not in result.lines:  # the output may contain warnings, too
+        found = " ".join(result.lines[-1:])
+        message = f"torch {version} was installed, but python imports torch {found!r}"
+        hint = "remove the other torch from this environment, then run the same command again"
+        raise BadArtifactError(message, location=str(job.log), hint=hint)
 
 
 def _build_cpp_libraries(
     job: BuiltJob, deps: DepsManifest, compiled: CompileResult
 ) -> tuple[Wheel, AbiFingerprint]:
     """Install the C++ libraries into a prefix for find_package(Torch), and pack the prefix."""
-    files.remove_owned(job.prefix)
-    prefix = files.create_owned_folder(job.prefix)
+    files.remove_owned(job.layout.build / "libtorch")
+    prefix = files.create_owned_folder(job.layout.build / "libtorch")
     wheel_packing_io.run_backend(job, compiled, prefix, {})
     tree = manifests.read_manifest(job.source, SourceTree)
     version = wheel_packing_io.format_wheel_version(job, tree)
-    wheelhouse = Path(job.wheelhouse)
+    wheelhouse, archive_format = Path(job.wheelhouse), "zip" if prefix.drive else "gztar"
     wheelhouse.mkdir(parents=True, exist_ok=True)
     name = str(Path(job.landing).with_name(f"libtorch-{version}"))
-    archive_format = "zip" if prefix.drive else "gztar"
     archive = Path(shutil.make_archive(name, archive_format, prefix.parent, prefix.name))
     archive = archive.replace(wheelhouse / archive.name)
     print_line(f"installed the C++ libraries into {prefix} and packed them into {archive}")
     artifact, folder = files.read_artifact(archive), str(prefix)
-    release, cuda = version.partition("+")[0], job.cuda
+    release, cuda, standard = version.partition("+")[0], job.cuda, job.reading.cxx_standard
     digest = compute_text_sha256(format_canonical_json(compiled.products))
-    standard = job.reading.cxx_standard
-    return (
-        Wheel(version, release, cuda, folder, deps.python, "libtorch", artifact, folder),
-        AbiFingerprint(release, cuda, "", digest, digest, None, standard, deps.identity),
-    )
+    wheel = Wheel(version, release, cuda, folder, deps.python, "libtorch", artifact, folder)
+    abi = AbiFingerprint(release, cuda, "", digest, digest, None, standard, deps.identity)
+    return wheel, abi

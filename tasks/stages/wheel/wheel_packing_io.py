@@ -67,8 +67,8 @@ def build_invocation(job: BuiltJob, deps: DepsManifest, start_time: str) -> Invo
     folders = {
         str(job.wheelhouse): "{wheelhouse}",
         compiled.tree: "{source}",
-        str(job.build): "{build}",
-        str(job.build.parent.parent): "{checkout}",
+        str(job.layout.build): "{build}",
+        str(job.layout.root): "{checkout}",
         str(Path.home()): "~",
     }
     decisions = {
@@ -77,9 +77,8 @@ def build_invocation(job: BuiltJob, deps: DepsManifest, start_time: str) -> Invo
         "cuda": job.cuda,
         "environment": manifests.read_manifest(job.env, Environment).set,
     }
-    settings, resolved = (
-        redact_json(convert_to_json(values), folders) for values in (job.settings, decisions)
-    )
+    settings = redact_json(convert_to_json(job.settings), folders)
+    resolved = redact_json(convert_to_json(decisions), folders)
     installed = wheel_requirements_io.list_installed_packages(deps.python)
     end_time = manifests.format_current_time()
     return Invocation("torch", settings, resolved, installed, start_time, end_time)
@@ -146,7 +145,7 @@ def pack_wheel(
 
 
 def build_metadata(wheel: Path, requirements: CudaRequirements) -> dict[str, bytes]:
-    """Return METADATA with the requirements added, by file name; empty without requirements."""
+    """Return METADATA with the requirements added, by file name; empty if there are none."""
     if not requirements.requires:
         return {}
     with wheel_archive_io.open_wheel(wheel) as archive:
@@ -166,11 +165,8 @@ def _build_wheel(job: BuiltJob, compiled: CompileResult, version: str) -> Path:
         run_backend(job, compiled, landing, variables, plain=True)
     wheels = list(landing.glob("*.whl"))
     if len(wheels) != 1:
-        raise TorchyardError(
-            f"the build made {len(wheels)} wheels instead of one",
-            location=str(job.log),
-            hint="read the end of that log",
-        )
+        message = f"the build made {len(wheels)} wheels instead of one"
+        raise TorchyardError(message, location=str(job.log), hint="read the end of that log")
     return wheels[0]
 
 
@@ -189,12 +185,12 @@ def run_backend(
     env = add_source_date({**env, **compiled.variables, **more}, source_date)
     argv = compiled.build_wheel_command(dest, plain=plain)
     command = Command(argv, env, "make the wheel", cwd=Path(compiled.tree), log=job.log)
-    with files.lock_folder(Path(compiled.build)):
+    build, tree = Path(compiled.build), Path(compiled.tree)
+    with files.lock_folder(build):
         # setuptools keeps its copy of a module that was deleted from the sources
-        for built in Path(compiled.build).glob("lib.*"):
-            for module in built.rglob("*.py"):
-                if not (Path(compiled.tree) / module.relative_to(built)).is_file():
-                    module.unlink()
+        for module in build.glob("lib.*/**/*.py"):
+            if not (tree / Path(*module.relative_to(build).parts[1:])).is_file():
+                module.unlink()
         with _stage_built_files(compiled):
             shell.run_command(command, create_line_handler())
 

@@ -18,7 +18,6 @@ from tasks.settings.schema import Build, Source
 from tasks.stages.compile.build_backends import (
     BACKENDS,
     BuildSpec,
-    BuildStep,
     create_reconfigure_step,
 )
 from tasks.stages.compile.build_context_io import create_build_spec
@@ -206,57 +205,56 @@ def test_extension_compilers_are_not_cached_on_windows() -> None:
     }
 
 
-STEPS: dict[BackendName, tuple[BuildStep, BuildStep, BuildStep]] = {
+STEPS: dict[BackendName, tuple[Command, Command, Command]] = {
     # trees from 2.14 on, like this profile's
     "scikit_build_core": (
-        BuildStep(
-            "configure PyTorch",
+        Command(
             (
                 *(*MAKE_WHEEL, f"{OURS}\\scratch", f"-Cbuild-dir={OURS}\\cmake"),
                 *("-Ccmake.build-type=Release", "-Cbuild.targets=help"),
                 *("-Cinstall.components=nothing", "."),
             ),
             {"MAX_JOBS": "8", "CMAKE_BUILD_PARALLEL_LEVEL": "8"},
+            "configure PyTorch",
         ),
-        BuildStep(
-            "compile PyTorch",
+        Command(
             (f"{SCRIPTS}\\cmake.exe", "--build", f"{OURS}\\cmake", "--target", "all"),
             {"CMAKE_BUILD_PARALLEL_LEVEL": "8"},
+            "compile PyTorch",
         ),
-        BuildStep(
-            "make the wheel",
+        Command(
             (
                 *(*MAKE_WHEEL, "{dest}", f"-Cbuild-dir={OURS}\\cmake"),
                 *("-Ccmake.build-type=Release", "."),
             ),
             {"MAX_JOBS": "8", "CMAKE_BUILD_PARALLEL_LEVEL": "8"},
+            "make the wheel",
         ),
     ),
     # trees up to 2.13
     "setup_py": (
-        BuildStep(
-            "configure PyTorch",
+        Command(
             (DEPS.python, "setup.py", "build", "--cmake-only"),
             {"CMAKE_BUILD_TYPE": "Release", "MAX_JOBS": "8"},
+            "configure PyTorch",
         ),
-        BuildStep(
-            "compile PyTorch",
+        Command(
             (f"{SCRIPTS}\\cmake.exe", "--build", f"{TREE}\\build", "--target", "install"),
             {"CMAKE_BUILD_PARALLEL_LEVEL": "8"},
+            "compile PyTorch",
         ),
-        BuildStep(
-            "make the wheel",
+        Command(
             (
                 *(*MAKE_WHEEL, "{dest}", "-C--build-option=--compression=stored"),
                 *("-C--build-option=--bdist-dir=build/bdist.torchyard/wheel", "."),
             ),
             {"CMAKE_BUILD_TYPE": "Release", "MAX_JOBS": "8"},
+            "make the wheel",
         ),
     ),
     # build.backend: cmake
     "cmake": (
-        BuildStep(
-            "configure PyTorch",
+        Command(
             (
                 *(f"{SCRIPTS}\\cmake.exe", "-S", TREE, "-B", f"{OURS}\\cmake", "-G", "Ninja"),
                 "-DCMAKE_MAKE_PROGRAM=C:/ty/build/rtx5090-source/venv/Scripts/ninja.exe",
@@ -267,16 +265,17 @@ STEPS: dict[BackendName, tuple[BuildStep, BuildStep, BuildStep]] = {
                 "-DPython_EXECUTABLE=C:/ty/build/rtx5090-source/venv/Scripts/python.exe",
             ),
             {},
+            "configure PyTorch",
         ),
-        BuildStep(
-            "compile PyTorch",
+        Command(
             (f"{SCRIPTS}\\cmake.exe", "--build", f"{OURS}\\cmake", "--target", "all"),
             {"CMAKE_BUILD_PARALLEL_LEVEL": "8"},
+            "compile PyTorch",
         ),
-        BuildStep(
-            "install the libraries",
+        Command(
             (f"{SCRIPTS}\\cmake.exe", "--install", f"{OURS}\\cmake", "--prefix", "{dest}"),
             {},
+            "install the libraries",
         ),
     ),
 }
@@ -301,7 +300,7 @@ def test_reconfigure_arguments_have_forward_slashes() -> None:
         {"USE_NCCL": "0", "CMAKE_PREFIX_PATH": "C:\\a\\b;D:\\c", "CMAKE_CXX_FLAGS": r'/DA="\b"'},
         {"toolchain.ninja": f"{SCRIPTS}\\ninja.exe", "toolchain.python": DEPS.python},
     )
-    change = FolderChange("toolchain.ninja", "C:\\gone\\ninja.exe", "", "reconfigure", "")
+    change = FolderChange("toolchain.ninja", "C:\\gone\\ninja.exe", "", "reconfigure")
     given = build_reconfigure_arguments(
         KNOWLEDGE.folder_rules, FolderDecision("reconfigure", (change,)), wanted
     )
@@ -322,7 +321,7 @@ def test_validate_builds_cpp_program_with_libtorch() -> None:
         "2.15.0", "2.15.0", "13.0", "", DEPS.python, "libtorch", prefix=f"{BUILD}\\libtorch"
     )
     build = f"{BUILD}\\validate\\libtorch"
-    assert [argv for _, argv in list_cpp_steps(job, DEPS, wheel, job.work / "libtorch")] == [
+    assert [argv for _, argv in list_cpp_steps(job, DEPS, wheel, PureWindowsPath(build))] == [
         (
             *(f"{SCRIPTS}\\cmake.exe", "-S", "C:\\ty\\templates\\libtorch", "-B", build),
             *("-G", "Ninja"),

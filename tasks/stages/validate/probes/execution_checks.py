@@ -8,6 +8,7 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 # this module is in the folder of this script
 from verdicts import WRONG_HINT, NothingToTryError, WrongResultError, format_error_share
@@ -59,7 +60,7 @@ def compare_replays(torch, replay, first, second):
     return "3 replays of one CUDA graph, each with new input, equal direct execution"
 
 
-UNSUPPORTED = re.compile(  # by torch, not by the GPU: messages of ptxas have similar words
+UNSUPPORTED = re.compile(  # messages of torch; messages of ptxas about the GPU have similar words
     r"(?:Dynamo|torch\.compile) is not supported on|not yet supported for torch\.compile"
     r"|too old to be supported by the triton"
 )
@@ -86,7 +87,7 @@ def compute_compile_sample(x):
 
 
 def run_compiled(torch, x):
-    """Return the result of the compiled function, and "N kernels", "" if none was generated."""
+    """Return the result and "N kernels", or an empty string if torch.compile generated none."""
     try:
         result = torch.compile(compute_compile_sample, fullgraph=True)(x)
     except RuntimeError as error:
@@ -111,17 +112,13 @@ def compare_with_float64(x, found):
 
 @contextlib.contextmanager
 def use_empty_caches():
-    """Use a temporary folder as cache of Inductor and triton, and no compile processes."""
+    """Use a temporary folder as the cache of Inductor and triton, and no compile processes."""
     folder = tempfile.mkdtemp(prefix="torchyard-")
-    environment = dict(os.environ)
-    os.environ.update(
-        TORCHINDUCTOR_CACHE_DIR=folder, TRITON_CACHE_DIR=folder, TORCHINDUCTOR_COMPILE_THREADS="1"
-    )
+    caches = {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder}
     try:
-        yield
+        with mock.patch.dict(os.environ, caches, TORCHINDUCTOR_COMPILE_THREADS="1"):
+            yield
     finally:
-        os.environ.clear()
-        os.environ.update(environment)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -131,19 +128,16 @@ def check_nccl(where):
     if not (torch.distributed.is_available() and torch.distributed.is_nccl_available()):
         raise NothingToTryError("this torch was built without NCCL")
     check_all_reduce(torch, where, "nccl")
-    release = ".".join(str(number) for number in torch.cuda.nccl.version())
+    release = ".".join(map(str, torch.cuda.nccl.version()))
     return f"NCCL {release}: all_reduce in one process (several GPUs were not tested)"
 
 
 def check_all_reduce(torch, where, backend):
     """Check that all_reduce in a group of one process, by sum and maximum, returns the input."""
     group, folder = torch.distributed, tempfile.mkdtemp(prefix="torchyard-")
-    rendezvous = Path(folder, "rendezvous").as_uri()
+    url, timeout = Path(folder, "rendezvous").as_uri(), datetime.timedelta(seconds=60)
     try:
-        timeout = datetime.timedelta(seconds=60)
-        group.init_process_group(
-            backend, init_method=rendezvous, rank=0, world_size=1, timeout=timeout
-        )
+        group.init_process_group(backend, init_method=url, rank=0, world_size=1, timeout=timeout)
         for operation in (group.ReduceOp.SUM, group.ReduceOp.MAX):
             expected = torch.arange(100_003, dtype=torch.float32, device=where)
             reduced = expected.clone()

@@ -11,7 +11,7 @@ UNUSABLE_HINT = "check that nvidia-smi works and that the driver supports this C
 
 
 def find_no_gpu_reason(given):
-    """Return why there is no GPU, or "" if there is one, usable or not."""
+    """Return why there is no GPU; an empty string if there is one, usable or not."""
     import torch
 
     if torch.version.cuda is None:
@@ -23,11 +23,11 @@ def find_no_gpu_reason(given):
     return "" if given["cards"] else "no GPU"
 
 
-def select_device(given):
-    """Return the device cuda, or cpu if torch has no CUDA. Raise an error without a usable GPU."""
+def select_device(given, allow_cpu=False):
+    """Return the GPU as torch's device, or the CPU if it is allowed and torch has no CUDA."""
     import torch
 
-    if torch.version.cuda is None:
+    if allow_cpu and torch.version.cuda is None:
         return torch.device("cpu")
     if reason := find_no_gpu_reason(given):
         raise NothingToTryError(reason)
@@ -41,33 +41,16 @@ def select_device(given):
 def check_device(given):
     import torch
 
-    if reason := find_no_gpu_reason(given):
-        raise NothingToTryError(reason)
-    select_device(given)
-    card = torch.cuda.get_device_properties(0)
+    card = torch.cuda.get_device_properties(select_device(given))
     return (
         f"{card.name}, {card.total_memory / 2**30:.1f} GiB, capability {card.major}.{card.minor}, "
         f"driver {read_driver_version() or 'unknown'}"
     )
 
 
-def allow_cpu(work):
-    """Return a check that runs on the CPU if this torch has no CUDA."""
-    return lambda given: work(select_device(given))
-
-
-def require_gpu(work):
-    """Return a check that calls `work` with the GPU.
-
-    The check counts as not run if torch has no CUDA or there is no GPU.
-    """
-
-    def run_on_gpu(given):
-        if reason := find_no_gpu_reason(given):
-            raise NothingToTryError(reason)
-        return work(select_device(given))
-
-    return run_on_gpu
+def run_on_device(check, allow_cpu=False):
+    """Return a function that calls `check` with the device that `select_device` returns."""
+    return lambda given: check(select_device(given, allow_cpu))
 
 
 NVML, CUDA = (
@@ -78,7 +61,7 @@ CLOCK, PROCESSORS, MEMORY_CLOCK, BUS_WIDTH = 13, 16, 36, 37
 
 
 def read_driver_version():
-    """Return the driver version from NVML, such as `580.65.06`, or "" if NVML is missing."""
+    """Return the driver version from NVML, such as `580.65.06`; an empty string if unknown."""
     try:
         nvml = ctypes.CDLL(NVML)
         if nvml.nvmlInit_v2() != 0:

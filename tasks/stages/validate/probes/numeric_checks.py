@@ -68,7 +68,7 @@ def compare_matmul(torch, where, dtype):
 
 
 def check_tf32(torch, where):
-    """Compare a matrix product in TF32, which tensor cores support from capability 8.0 on."""
+    """Compare a matrix product in TF32, which GPUs support from capability 8.0 on."""
     if where.type == "cpu":
         return ""
     major, minor = torch.cuda.get_device_capability(where)
@@ -83,9 +83,8 @@ def compare_tf32(torch, multiply):
     """Return the error of a TF32 product as a share of the error bound.
 
     Both inputs of a product are rounded to 11 bits, unit roundoff 2^-11; the bound is twice that,
-    since hardware may truncate instead of rounding. The sums are those of float32.
-
-    A product of 1 + 2^-12, which TF32 cannot represent, shows whether TF32 was used.
+    since hardware may truncate instead of rounding. The sums are those of float32. A product of
+    1 + 2^-12, which TF32 cannot represent, shows whether TF32 was used.
     """
     k = 512
     a, b = torch.randn(257, k), torch.randn(k, 255)
@@ -150,10 +149,8 @@ def compute_gradient_bounds(torch, x, target, v, w):
     """Return the bounds of the float32 rounding errors of both gradients.
 
     A bound adds the errors of each step and of the step's inputs, to first order (Higham 2002,
-    sections 3.1 and 3.5). It is doubled to cover higher orders.
-
-    A sum of k products has the error 2 k u |A||B| as in matmul. tanh adds 4 u to the error of its
-    input, and does not amplify that error.
+    sections 3.1 and 3.5), and is doubled to cover higher orders. A sum of k products has the error
+    2 k u |A||B| as in matmul. tanh adds 4 u to the error of its input, without amplifying it.
     """
     h = torch.tanh(x @ v)
     r = h @ w - target

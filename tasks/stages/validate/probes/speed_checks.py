@@ -10,14 +10,14 @@ from verdicts import NothingToTryError
 
 # float32 results per clock and multiprocessor (CUDA C++ Programming Guide, Arithmetic Instructions)
 LANES = {
-    **dict.fromkeys(((5, 0), (5, 2), (5, 3), (6, 1), (6, 2)), 128),
     **dict.fromkeys(((6, 0), (7, 0), (7, 2), (7, 5), (8, 0)), 64),
-    **dict.fromkeys(((8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (12, 0)), 128),
+    **dict.fromkeys(((5, 0), (5, 2), (5, 3), (6, 1), (6, 2), (8, 6), (8, 7)), 128),
+    **dict.fromkeys(((8, 9), (9, 0), (10, 0), (12, 0)), 128),
 }
 
 
 def measure_speed(where):
-    """Measure copies and matrix products. On a busy or full GPU, the check counts as not run."""
+    """Measure copies and matrix products. If a measurement fails, the check counts as not run."""
     import torch
 
     try:
@@ -54,14 +54,14 @@ def format_share(rate, peak, unit):
 def compute_memory_peak(of):
     """Return the peak memory rate in bytes per second, 0 if unknown.
 
-    Memory makes two transfers per clock over the bus width. Clocks are in kHz, the width is in bits
-    (NVIDIA's blog, "How to Query Device Properties").
+    Memory makes two transfers per clock (kHz) over the bus width (bits): NVIDIA's blog, "How to
+    Query Device Properties".
     """
     return 2 * of(MEMORY_CLOCK) * 1000 * of(BUS_WIDTH) / 8
 
 
 def compute_float32_peak(of, capability):
-    """Return the peak operations per second, 0 if unknown: a multiply-add per lane and clock."""
+    """Return the peak number of operations per second, or 0 if it is unknown."""
     return 2 * LANES.get(capability, 0) * of(PROCESSORS) * of(CLOCK) * 1000
 
 
@@ -82,19 +82,17 @@ def measure_multiply_rate(torch, where, dtype, n=4096):
 
 def measure_seconds(torch, where, work, runs=10):
     """Return the median duration of `work` after three warm-up runs. CUDA events time a GPU."""
-    for _ in range(3):
-        work()
-    durations = []
-    for _ in range(runs):
-        if where.type == "cuda":
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            work()
-            end.record()
-            torch.cuda.synchronize()
-            durations.append(start.elapsed_time(end) / 1000)
-        else:
+
+    def measure_run():
+        if where.type != "cuda":
             started = time.perf_counter()
             work()
-            durations.append(time.perf_counter() - started)
-    return statistics.median(durations)
+            return time.perf_counter() - started
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        work()
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end) / 1000
+
+    return statistics.median([measure_run() for _ in range(3 + runs)][3:])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 # these modules are in the folder of this script
 from execution_checks import check_compile, check_graph, check_nccl
-from gpu_device import allow_cpu, check_device, find_no_gpu_reason, require_gpu
+from gpu_device import check_device, find_no_gpu_reason, run_on_device
 from numeric_checks import check_autograd, check_convolution, check_matmul, check_reduction
 from speed_checks import measure_speed
 from verdicts import NothingToTryError, WrongResultError
@@ -34,9 +34,9 @@ def run_check(name, function, *arguments):
         print_result(name, "not run", reason)
     except WrongResultError as error:
         print_result(name, "failed", error, error.remedy)
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
         remedy = REBUILD_HINT if "no kernel image" in str(error) else ""
         first_line = str(error).strip().partition("\n")[0]
         print_result(name, "failed", f"{type(error).__name__}: {first_line}", remedy)
@@ -46,7 +46,7 @@ def check_version(given):
     import torch
 
     version, expected = str(torch.__version__), given["version"]
-    if version != expected and ("+" in expected or version.partition("+")[0] != expected):
+    if expected not in (version, version.partition("+")[0]):
         message = f"this is torch {version}, not {expected}"
         raise WrongResultError(message, "run doit build, then doit validate")
     folder = Path(torch.__file__).resolve().parent
@@ -75,11 +75,11 @@ def import_modules(names):
 
 
 def read_arch_flags():
-    """Return the archs of torch, also without a GPU, such as `sm_90 sm_120 compute_120`."""
+    """Return the GPU architectures of torch, such as `sm_90 sm_120 compute_120`."""
     import torch
 
-    core = getattr(torch, "_C", None)  # a minimal torch in tests has none
-    flags = getattr(core, "_cuda_getArchFlags", lambda: None)()
+    # torch.cuda.get_arch_list is empty without a GPU; a minimal torch in tests has no _C
+    flags = getattr(getattr(torch, "_C", None), "_cuda_getArchFlags", lambda: None)()
     return flags if flags is not None else " ".join(torch.cuda.get_arch_list())
 
 
@@ -93,14 +93,14 @@ CHECKS = {  # checks that can hang come last
     "version": check_version,
     "cuda": check_cuda,
     "device": check_device,
-    "matmul": allow_cpu(check_matmul),
-    "reduction": allow_cpu(check_reduction),
-    "convolution": allow_cpu(check_convolution),
-    "autograd": allow_cpu(check_autograd),
-    "graph": require_gpu(check_graph),
-    "speed": require_gpu(measure_speed),
-    "compile": require_gpu(check_compile),
-    "nccl": require_gpu(check_nccl),
+    "matmul": run_on_device(check_matmul, allow_cpu=True),
+    "reduction": run_on_device(check_reduction, allow_cpu=True),
+    "convolution": run_on_device(check_convolution, allow_cpu=True),
+    "autograd": run_on_device(check_autograd, allow_cpu=True),
+    "graph": run_on_device(check_graph),
+    "speed": run_on_device(measure_speed),
+    "compile": run_on_device(check_compile),
+    "nccl": run_on_device(check_nccl),
 }
 
 
@@ -122,8 +122,8 @@ def unload_probe_modules():
     """Unload the probe's modules: an extension may have a module of the same name."""
     folder = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
-    for name in [script.stem for script in folder.glob("*.py")]:
-        sys.modules.pop(name, None)
+    for script in folder.glob("*.py"):
+        sys.modules.pop(script.stem, None)
 
 
 if __name__ == "__main__":

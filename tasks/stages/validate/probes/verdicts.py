@@ -4,7 +4,7 @@ WRONG_HINT = "update the GPU driver, then run doit validate; if it fails again, 
 
 
 class WrongResultError(Exception):
-    """A failed check, with a hint."""
+    """A check has failed. The message says how, and `remedy` what to do."""
 
     def __init__(self, detail, remedy=""):
         super().__init__(detail)
@@ -12,7 +12,7 @@ class WrongResultError(Exception):
 
 
 class NothingToTryError(Exception):
-    """The error of a check that cannot run here. The message is the reason."""
+    """A check cannot run on this machine. The message is the reason."""
 
 
 def format_error_share(name, found, exact, bound):

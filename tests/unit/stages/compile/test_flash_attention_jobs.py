@@ -9,7 +9,7 @@ import pytest
 from tasks.stages.compile.build_context_io import (
     KERNEL_JOBS_VARIABLE,
     build_kernel_variables,
-    find_forwarded_variables,
+    has_kernel_pool,
 )
 from tasks.system.hardware import capacity
 
@@ -76,5 +76,5 @@ def test_tree_without_forwarding_gets_no_kernel_jobs(tmp_path: Path) -> None:
         f"#   {KERNEL_JOBS_VARIABLE}  gone\nset(_ENV_PASSTHROUGH\n  BLAS # "
         f"{KERNEL_JOBS_VARIABLE}\n)",
     )
-    assert not find_forwarded_variables(tree)
+    assert not has_kernel_pool(tree)
     assert build_kernel_variables(tree, CUDA, None, elastic=True) == {}

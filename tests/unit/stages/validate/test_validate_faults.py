@@ -138,7 +138,10 @@ def test_cpu_torch_installed_over_build_is_detected(yard: Yard) -> None:
     """Runs the real probe with a fake torch."""
     (yard.folder / "torch/lib/libtorch_cuda.so").unlink()
     (yard.folder / "torch" / "__init__.py").write_text(CPU_TORCH, encoding="utf-8")
-    publish(yard.folder / "env.json", Environment({"PYTHONPATH": str(yard.folder)}, {}, (), ":"))
+    publish(
+        yard.folder / "extension-env.json",
+        Environment({"PYTHONPATH": str(yard.folder)}, {}, (), ":"),
+    )
     yard.torch(sys.executable)
     found = failing(yard, yard.job(extensions={}, smokes={}))
     assert list(found) == ["cuda", "archs", "machine_code"]
@@ -162,7 +165,10 @@ def test_extension_built_against_other_torch_is_detected(yard: Yard) -> None:
     argv = ["cc", "-shared", "-fPIC", f"-I{include}", "-o", str(made), str(code)]
     subprocess.run(argv, check=True)
     (yard.folder / "torch" / "__init__.py").write_text(CPU_TORCH, encoding="utf-8")
-    publish(yard.folder / "env.json", Environment({"PYTHONPATH": str(yard.folder)}, {}, (), ":"))
+    publish(
+        yard.folder / "extension-env.json",
+        Environment({"PYTHONPATH": str(yard.folder)}, {}, (), ":"),
+    )
     publish(yard.folder / "toy.json", BuiltExtension("toy", "built", {}, imports=("toy",)))
     yard.torch(sys.executable, cuda=None)
     lists = {"toy": yard.folder / "toy.json"}

@@ -136,7 +136,9 @@ def test_hanging_gpu_and_crashing_extension_do_not_stop_other_checks(
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
         publish(tmp_path / f"{name}.json", BuiltExtension(name, "built", {}, imports=(name,)))
     yard.torch(sys.executable)
-    publish(tmp_path / "env.json", Environment({"PYTHONPATH": str(tmp_path)}, {}, (), ":"))
+    publish(
+        tmp_path / "extension-env.json", Environment({"PYTHONPATH": str(tmp_path)}, {}, (), ":")
+    )
     job = yard.job(
         timeout=5,
         checks=("import", "version", "device", "extensions"),

@@ -33,7 +33,8 @@ def prebuilt(folder: Path, *targets: Arch) -> PrebuiltJob:
     choice = replace(PREBUILT, torch="2.15.9", targets=targets, index=str(folder / "index"))
     job = plan(settings, Layout(folder, "p", folder / "wheelhouse"), choice, KNOWLEDGE).job
     assert isinstance(job, PrebuiltJob)
-    return replace(job, knowledge=ROOT / "config" / "knowledge")
+    (folder / "config").symlink_to(ROOT / "config")
+    return job
 
 
 def torch_wheel(folder: Path, *images: str, library: bytes = b"") -> Path:

@@ -222,25 +222,33 @@ def test_library_is_read_once_per_digest(bench: Bench) -> None:
     bench.look(one)  # writes the wheel
     name, path = "torch/lib/libone.so", bench.folder / NAME
     first = wheel_libraries_io.read_linkages(
-        bench.job, path, {name: "sha256=one"}, bench.job.linkages
+        bench.job, path, {name: "sha256=one"}, bench.job.layout.build / "wheel-linkages.json"
     )
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(name, "no library")
     assert (
-        wheel_libraries_io.read_linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages)
+        wheel_libraries_io.read_linkages(
+            bench.job, path, {name: "sha256=one"}, bench.job.layout.build / "wheel-linkages.json"
+        )
         == first
     )
     assert (
-        wheel_libraries_io.read_linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages)
+        wheel_libraries_io.read_linkages(
+            bench.job, path, {name: "sha256=two"}, bench.job.layout.build / "wheel-linkages.json"
+        )
         == {}
     )
     with zipfile.ZipFile(path, "w") as archive:
         archive.write(one, name)
     assert (
-        wheel_libraries_io.read_linkages(bench.job, path, {name: "sha256=two"}, bench.job.linkages)
+        wheel_libraries_io.read_linkages(
+            bench.job, path, {name: "sha256=two"}, bench.job.layout.build / "wheel-linkages.json"
+        )
         == {}
     )
     assert (
-        wheel_libraries_io.read_linkages(bench.job, path, {name: "sha256=one"}, bench.job.linkages)
+        wheel_libraries_io.read_linkages(
+            bench.job, path, {name: "sha256=one"}, bench.job.layout.build / "wheel-linkages.json"
+        )
         == first
     )
