@@ -179,7 +179,9 @@ def test_install_disk_space_error_names_the_environment_as_configured(
     with pytest.raises(NoSpaceError) as error:
         run._unpack_packages(one)
     assert str(error.value).startswith("install.into: ~/env/python: unpacking the packages ")
-    assert f"for {tmp_path / 'env'} needs 1.1 GiB, but only 1 MiB of disk space are left" in str(error.value)
+    assert f"for {tmp_path / 'env'} needs 1.1 GiB, but only 1 MiB of disk space are left" in str(
+        error.value
+    )
     assert "replaced" not in str(error.value)
     monkeypatch.setattr(run, "is_same_disk", lambda *_: False)
     with pytest.raises(NoSpaceError) as error:
