@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from tasks.core.errors import (
@@ -167,7 +167,7 @@ def explain_error(
         begun=failed.log_offset,
         code=failed.code,
         jobs=_read_job_count(stage),
-        compiler=_read_compiler(stage),
+        compiler=_read_compiler(stage, profile.layout.compute_manifest_path("deps")),
     )
     memory_monitor_io.write_facts(log, facts)
     explanation = explain_log(failed.parsed_log, profile.knowledge, facts, profile, stage)
@@ -214,8 +214,8 @@ def _read_job_count(stage: Stage) -> int | None:
     return next((run["jobs"] for run in last_runs if isinstance(run.get("jobs"), int)), None)
 
 
-def _read_compiler(stage: Stage) -> str:
-    """Return path and version of the C++ compiler in the manifest deps.json.
+def _read_compiler(stage: Stage, deps: PurePath) -> str:
+    """Return path and version of the C++ compiler in the manifest `deps`.
 
     Return an empty string without the manifest, or if the `env` of an extension sets CXX. In a
     wheel job, `env` is the path of a manifest instead.
@@ -224,7 +224,7 @@ def _read_compiler(stage: Stage) -> str:
     if isinstance(env, Mapping) and "CXX" in env:
         return ""
     try:
-        compiler = json.loads(Path(stage.job.deps).read_text(encoding="utf-8"))["cxx"]
+        compiler = json.loads(Path(deps).read_text(encoding="utf-8"))["cxx"]
         return f"{compiler['path']} {compiler['version']}".strip()
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return ""

@@ -61,7 +61,7 @@ def _build_direct_url(present: bytes, installer: str, old: Iterable[PurePath], n
     archive_info = json.loads(present)["archive_info"]
     digest, twice = archive_info.get("hash", "").removeprefix("sha256="), "hashes" in archive_info
     if not any(format_direct_url(path, digest) == present for path in old):
-        raise ValueError("direct_url.json has an unknown format or is of another wheel")
+        raise ValueError("direct_url.json has an unknown format or belongs to another wheel")
     return format_direct_url(new, files.read_artifact(new).sha256 if digest else "")
 
 

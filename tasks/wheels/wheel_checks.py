@@ -160,11 +160,11 @@ def _check_external_libraries(wheel: WheelInfo) -> _Outcome:
         users = f" (needed by {format_short_list(need.users, _MAX_LISTED)})"
         name = need.name if need.status == "passed" else f"{need.name}{users}"
         providers[need.status][need.by].append(name)
-    remedies: dict[CheckStatus, str] = {
+    hints: dict[CheckStatus, str] = {
         "failed": "add the package to the Requires-Dist of the wheel",
         "not run": f"pip install --upgrade {'auditwheel' if wheel.linkages else 'delvewheel'}",
     }
-    for status, remedy in remedies.items():
+    for status, remedy in hints.items():
         if found := providers[status]:
             detail = "; ".join(f"{', '.join(names)}: {by}" for by, names in found.items())
             return status, detail, remedy

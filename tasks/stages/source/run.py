@@ -122,7 +122,7 @@ def _rename_old_tree(job: SourceJob) -> None:
 
 
 def _require_pytorch(job: SourceJob) -> None:
-    """Raise `TorchyardError` if the tree is not PyTorch; warn if it is of another release.
+    """Raise `TorchyardError` if the tree is not PyTorch; warn if its release differs.
 
     For source.path, this warning was printed when the settings were loaded.
     """

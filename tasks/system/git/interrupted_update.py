@@ -119,14 +119,14 @@ def find_user_changed_submodules(
         inner, full = tree / path, f"{above}{path}"
         if not is_complete_checkout(inner):
             continue
-        is_moved = False
+        is_changed = False
         if flag == "+" and full in note.heads:
-            is_moved = note.heads[full] != read_submodule_head(inner)
+            is_changed = note.heads[full] != read_submodule_head(inner)
         elif flag == "+":
             is_cloned = any(f"{full}/".startswith(f"{fresh}/") for fresh in note.fresh)
             until = find_last_write_time(top, note)
-            is_moved = not is_cloned or has_git_activity_since(inner, until)
-        if is_moved:
+            is_changed = not is_cloned or has_git_activity_since(inner, until)
+        if is_changed:
             yield full
         yield from find_user_changed_submodules(top, note, inner, f"{full}/")
 

@@ -88,7 +88,7 @@ def test_explanation_lists_error_cause_fix_and_log_in_order(
 
 def test_run_facts_are_stored_beside_log(tmp_path: Path, profile: Profile) -> None:
     log = tmp_path / "compile.log"
-    deps = Path(stage_of(profile, "compile").job.deps)
+    deps = Path(profile.layout.compute_manifest_path("deps"))
     write_atomic(deps, '{"cxx": {"path": "/a/g++", "version": "12.2"}}')
     explained(profile, failing(log, ARCH, code=3))
     facts = memory_monitor_io.read_facts(log)
@@ -124,7 +124,8 @@ def test_every_stage_kind_explains_its_failed_command(
     plan = subject.opened.plan
     kinds = [*plan.stages, plan.validate] if plan.validate else [*plan.stages]
     assert [stage.name for stage in kinds] == stages
-    write_atomic(Path(kinds[-1].job.deps), '{"cxx": {"path": "/a/g++", "version": "12.2"}}')
+    deps = Path(subject.opened.layout.compute_manifest_path("deps"))
+    write_atomic(deps, '{"cxx": {"path": "/a/g++", "version": "12.2"}}')
     for stage in kinds:
         log = tmp_path / f"{stage.kind}.log"
         error = failing(log, "error: could not write to 'a.so': No space left on device")
