@@ -59,7 +59,7 @@ def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
     for name in list(os.environ):
         if name.startswith("TORCHYARD__") or name in {"VIRTUAL_ENV", "CONDA_PREFIX"}:
             monkeypatch.delenv(name)
-    monkeypatch.setattr(host_probe, "list_gpus", tuple)
+    monkeypatch.setattr(host_probe, "list_gpus", lambda **_: ())
     monkeypatch.setattr(host_probe, "_find_toolkits", lambda path, **_: iter(()))
     monkeypatch.setattr(interpreters, "find_interpreter", lambda asked: HOST.python)
     return SelectedProfile(yard, "mine", None)
@@ -389,7 +389,7 @@ def test_no_question_is_asked_if_file_may_not_be_replaced(
 def test_detected_gpus_are_default_by_name_or_capability(
     subject: SelectedProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_probe, "list_gpus", lambda: (CARD, CARD, NEW))
+    monkeypatch.setattr(host_probe, "list_gpus", lambda **_: (CARD, CARD, NEW))
     assert gather_init_facts(subject).default_gpus == ("RTX 5090", "12.0")
 
 

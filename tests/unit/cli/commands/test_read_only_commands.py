@@ -94,7 +94,7 @@ def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
     ]
     monkeypatch.setattr(doctor, "run_host_checks", lambda *_: tuple(found))
     monkeypatch.setattr(matrix, "list_entry_statuses", lambda root, name: iter(STANDINGS))
-    monkeypatch.setattr(host_probe, "list_gpus", tuple)
+    monkeypatch.setattr(host_probe, "list_gpus", lambda **_: ())
     monkeypatch.setattr(host_probe, "_find_toolkits", lambda path, **_: iter(()))
     monkeypatch.setattr(interpreters, "find_interpreter", lambda asked: HOST.python)
     record(yard / "build" / "mine" / "records" / "runs")

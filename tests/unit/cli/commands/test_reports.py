@@ -271,7 +271,7 @@ def test_doctor_accept_pins_current_gpus(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub_host_probe(monkeypatch)
-    monkeypatch.setattr(host_probe, "list_gpus", tuple)
+    monkeypatch.setattr(host_probe, "list_gpus", lambda **_: ())
     subject = opened(yard)
     build = files.create_owned_folder(yard / "build" / "mine")
     requested = host_probe.HostQuery("auto", None)
@@ -287,7 +287,7 @@ def test_accept_repairs_profile_with_outdated_pinned_host_facts(
     yard: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub_host_probe(monkeypatch)
-    monkeypatch.setattr(host_probe, "list_gpus", tuple)
+    monkeypatch.setattr(host_probe, "list_gpus", lambda **_: ())
     write(yard, "target: {gpus: ['9.0']}\n")
     build = files.create_owned_folder(yard / "build" / "mine")
     requested = host_probe.HostQuery("auto", None)
