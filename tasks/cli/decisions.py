@@ -26,31 +26,16 @@ class Decision:
         return f"{self.value}: {self.why}" if self.why else self.value
 
 
-@dataclass(frozen=True)
-class DepsResults:
-    """The results of the `deps` stage, and the environment. All are None before it has run."""
+def list_decisions(
+    profile: Profile,
+    deps: DepsManifest | None = None,
+    cache: CompilerCache | None = None,
+    environment: Environment | None = None,
+) -> Iterator[Decision]:
+    """Yield the decisions in the order of their dependencies.
 
-    deps: DepsManifest | None = None
-    cache: CompilerCache | None = None
-    environment: Environment | None = None
-
-
-@dataclass(frozen=True)
-class CostEstimate:
-    """The estimated cost of a build. Unknown costs are None. `by` is the source of the estimate."""
-
-    seconds: float | None = None
-    memory_mib: int | None = None
-    disk_gib: float | None = None
-    by: str = ""
-    disk: str = ""
-
-
-_NO_ESTIMATE = CostEstimate()
-
-
-def list_decisions(profile: Profile, found: DepsResults) -> Iterator[Decision]:
-    """Yield the decisions. Each decision follows those that it depends on."""
+    The results of the `deps` stage and the environment are None before that stage has run.
+    """
     resolution, plan, build = profile.choice, profile.plan, profile.loaded.settings.build
     yield Decision("strategy", resolution.strategy, resolution.strategy_why)
     archs = ", ".join(f"{arch} ({arch.sm})" for arch in resolution.targets)
@@ -63,9 +48,9 @@ def list_decisions(profile: Profile, found: DepsResults) -> Iterator[Decision]:
     yield Decision("torch", torch, origins[resolution.strategy])
     yield Decision("python", resolution.python.version, resolution.python.path)
     yield Decision("toolkit", resolution.toolkit.provider, resolution.toolkit.why)
-    yield _build_compiler_decision(resolution, plan.find_stages("deps")[0].job, found.deps)
+    yield _build_compiler_decision(resolution, plan.find_stages("deps")[0].job, deps)
     if resolution.targets:
-        variables = found.environment.set if found.environment else {}
+        variables = environment.set if environment else {}
         lists = plan.find_stages("env")[0].job.arch_lists
         value = variables.get("TORCH_CUDA_ARCH_LIST") or lists.torch or lists.extensions
         home = variables.get("CUDA_HOME") or resolution.toolkit.home
@@ -74,7 +59,7 @@ def list_decisions(profile: Profile, found: DepsResults) -> Iterator[Decision]:
         yield Decision("environment", f"CUDA_HOME={home}")
     for one in resolve_companions(profile.loaded.settings, resolution, profile.knowledge):
         yield Decision("companion", one.description, one.why)
-    yield _build_cache_decision(build, resolution, found.cache)
+    yield _build_cache_decision(build, resolution, cache)
     if build.jobs == "auto":
         yield Decision("jobs", "auto", "limited by cores and free memory")
     elif build.jobs_exact:
@@ -130,41 +115,48 @@ class StageCost:
 
 
 @dataclass(frozen=True)
-class ExpectedCost:
-    """The expected cost of a build. `unknown` are the stages without an estimate."""
+class CostEstimate:
+    """The estimated cost of a build. Unknown costs are None. `by` is the source of the estimate.
 
-    known: CostEstimate
+    `unknown` are the stages without an estimate. `at_most` is True if some stages may not run.
+    """
+
+    seconds: float | None = None
+    memory_mib: int | None = None
+    disk_gib: float | None = None
+    by: str = ""
+    disk: str = ""
     unknown: tuple[str, ...] = ()
     at_most: bool = False
 
     def __str__(self) -> str:
-        qualifier = "at most about" if self.at_most else "about"
-        known, time, memory = self.known, "", ""
-        if known.seconds is not None:
-            time = f"{qualifier} {format_rough_duration(known.seconds)}"
-        if known.memory_mib:
-            memory = f"{format_size(known.memory_mib)} of memory per compiler process"
-        costs = ", ".join(filter(None, (time, known.disk, memory)))
+        time = memory = ""
+        if self.seconds is not None:
+            qualifier = "at most about" if self.at_most else "about"
+            time = f"{qualifier} {format_rough_duration(self.seconds)}"
+        if self.memory_mib:
+            memory = f"{format_size(self.memory_mib)} of memory per compiler process"
+        costs = ", ".join(filter(None, (time, self.disk, memory)))
         if not costs:
             never_ran = "unknown: none of the stages that run has run here before"
             return never_ran if self.unknown else "nothing to do"
-        costs += f" ({known.by})" if known.by else ""
+        costs += f" ({self.by})" if self.by else ""
         return f"{costs}; unknown: {', '.join(self.unknown)}" if self.unknown else costs
 
 
-def estimate_cost(work: Iterable[StageCost], facts: CostEstimate = _NO_ESTIMATE) -> ExpectedCost:
+def estimate_cost(work: Iterable[StageCost], facts: CostEstimate | None = None) -> CostEstimate:
     """Return the recorded cost of stages, or the cost in `facts` if a time is not recorded."""
     costs = tuple(work)
     unknown = tuple(one.stage for one in costs if one.seconds is None)
     memory = max((one.memory_mib for one in costs if one.memory_mib), default=None)
-    at_most = not all(one.certain for one in costs)
-    if unknown and facts != _NO_ESTIMATE:
-        known = replace(facts, memory_mib=memory or facts.memory_mib)
-        return ExpectedCost(known, () if facts.seconds is not None else unknown, at_most)
     durations = [one.seconds for one in costs if one.seconds is not None]
-    source = "last time" if durations or memory else ""
-    known = CostEstimate(sum(durations) if durations else None, memory, by=source)
-    return ExpectedCost(known, unknown, at_most)
+    if unknown and facts:
+        known = replace(facts, memory_mib=memory or facts.memory_mib)
+        unknown = unknown if facts.seconds is None else ()
+    else:
+        source = "last time" if durations or memory else ""
+        known = CostEstimate(sum(durations) if durations else None, memory, by=source)
+    return replace(known, unknown=unknown, at_most=not all(one.certain for one in costs))
 
 
 def estimate_compile_seconds(

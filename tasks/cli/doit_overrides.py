@@ -18,6 +18,7 @@ from tasks.cli.help_text import HELP_PAGES
 from tasks.cli.running.execute import Session
 from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.text_formatting import find_nearest_word, format_did_you_mean
+from tasks.system import screen
 from tasks.system.console import Console
 from tasks.system.profile_hint import add_profile_argument, read_default_profile
 
@@ -31,8 +32,6 @@ def show_task_list(
     status: bool,
 ) -> None:
     """Print the named tasks, or all without a name. Raises `InvalidCommand` for an unknown task."""
-    from tasks.system import screen  # noqa: PLC0415 - not at load
-
     states = _read_stage_states(session) if session and status else {}
     by_name = {task.name: task for task in tasks}
     check_tasks_exist(by_name, names)
@@ -52,19 +51,15 @@ def show_task_list(
 
 def show_help_page(session: Session | None, tasks: Iterable[Any], name: str) -> None:
     """Print the help page of the task `name`. Raises `InvalidCommand` for an unknown task."""
-    profile = session.layout.profile if session else read_default_profile()
-    _print_help_page(name, tasks, profile, session.console if session else Console(None))
-
-
-def _print_help_page(name: str, tasks: Iterable[Any], profile: str, console: Console) -> None:
-    from tasks.system import screen  # noqa: PLC0415 - not at load
-
+    default_profile = get_var("profile") or read_default_profile()
+    profile = session.layout.profile if session else default_profile
     docs = {task.name: task.doc or "" for task in tasks}
     lines = help_text.render_page(name, docs.get(name, ""), screen.read_terminal_width(), profile)
     if lines is None:
         suggestion = format_did_you_mean(name, (*HELP_PAGES, *docs))
         message = f'there is no task "{name}"{suggestion}'
         raise InvalidCommand(f"{message}\n  → list all tasks: doit list")
+    console = session.console if session else Console(None)
     console.print_report("\n".join(lines))
 
 
@@ -107,10 +102,8 @@ def _read_stage_states(session: Session) -> Mapping[str, str]:
 
 def show_overview() -> None:
     """Print the overview of `doit help` without opening a profile."""
-    from tasks.system import screen  # noqa: PLC0415 - not at load
-
     lines = help_text.render_overview(screen.read_terminal_width(), read_default_profile())
-    Console(None, sys.stdout).print_report("\n".join(lines))
+    Console(None).print_report("\n".join(lines))
 
 
 def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) -> bool:
@@ -121,8 +114,7 @@ def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) 
     line = CommandLine(tuple(words), tuple(task.name for task in tasks), ())
     name = find_help_topic(line, cause.opt)
     if name:
-        profile = get_var("profile", read_default_profile())
-        _print_help_page(name, tasks, profile, Console(None, sys.stdout))
+        show_help_page(None, tasks, name)
     elif name == "":
         show_overview()
     return name is not None
@@ -134,7 +126,6 @@ def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str],
     `rest` are the words that doit had not yet parsed; `tasks` are the tasks that it had loaded.
     """
     from tasks.settings.layers_io import list_profiles  # noqa: PLC0415 - not at load
-    from tasks.system import screen  # noqa: PLC0415 - not at load
 
     screen.configure_stream(sys.stderr)
     names = tuple(task.name for task in tasks)

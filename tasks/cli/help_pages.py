@@ -46,12 +46,6 @@ class StagePage:
     settings: tuple[str, ...]
     start: str = ""
 
-    @property
-    def log(self) -> str:
-        """Return the file name of the log, or an empty string for `doit build`, which has none."""
-        names = {"build": "", "extensions": "extension-NAME.log"}
-        return names.get(self.name, f"{self.name}.log")
-
 
 _JSON_OPTION = Option("json", "also write the result to FILE as JSON", "FILE")
 COMMAND_GROUPS = ("begin", "look", "when it fails", "share", "undo", "torchyard itself")

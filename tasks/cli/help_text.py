@@ -46,6 +46,7 @@ def _render_stage_page(
     one: help_pages.StagePage, here: str, columns: int, profile: str
 ) -> Iterator[str]:
     yield from (*wrap_text(f"{one.name}: {one.doc}", columns), "")
+    log = "extension-NAME" if one.name == "extensions" else one.name
     entries = {
         "does": one.does,
         "here": "" if here == one.doc else here,
@@ -54,7 +55,7 @@ def _render_stage_page(
         "runs again": one.again,
         "settings": f"{', '.join(one.settings)} (docs/settings.md; doit settings shows the values)",
         "start": one.start or f"doit {one.name} runs it and the stages that it needs",
-        "log": f"build/PROFILE/logs/{one.log}" if one.log else "",
+        "log": "" if one.name == "build" else f"build/PROFILE/logs/{log}.log",
     }
     for key, text in entries.items():
         if text:

@@ -83,19 +83,15 @@ def _require_consistent_torch(settings: Settings, choice: Resolution) -> None:
     names += [(name, "companions") for name in settings.companions]
     if is_library and names:
         name, key = names[0]
-        raise SettingsError(
-            f"backend cmake builds no torch for Python, which {name} needs",
-            location=key,
-            hint=f"remove the {key}, or choose another build.backend",
-        )
+        message = f"backend cmake builds no torch for Python, which {name} needs"
+        hint = f"remove the {key}, or choose another build.backend"
+        raise SettingsError(message, location=key, hint=hint)
     if settings.torch.local and choice.strategy != "prebuilt":
-        raise SettingsError(
-            "torch.local selects a wheel of a package index, but this torch is "
-            f"{_LOCAL_TORCH_ORIGINS[choice.strategy]}",
-            location="torch.local",
-            hint="remove torch.local, or set torch.strategy: prebuilt; to name the version of a "
-            "built torch, set wheel.local_version",
-        )
+        message = "torch.local selects a wheel of a package index, but this torch is "
+        message += _LOCAL_TORCH_ORIGINS[choice.strategy]
+        hint = "remove torch.local, or set torch.strategy: prebuilt; to name the version of a "
+        hint += "built torch, set wheel.local_version"
+        raise SettingsError(message, location="torch.local", hint=hint)
 
 
 def _explain_absent_stages(

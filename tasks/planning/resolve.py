@@ -1,5 +1,6 @@
 """Resolve settings, host and knowledge to a `Resolution`: targets, strategy, torch and toolkit."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tasks.core.errors import KnowledgeError, SettingsError, redact_secrets
@@ -10,7 +11,6 @@ from tasks.knowledge.versions import find_release_channel, format_published_vers
 from tasks.planning.target_resolution import (
     convert_errors,
     find_targets,
-    is_toolkit_obtainable,
     require_arch_support,
     require_consistent_use_cuda,
     resolve_toolkit,
@@ -116,12 +116,10 @@ def _resolve_optional_toolkit(
         return ToolkitResolution("none", why=f"nothing is compiled, and {reason}")
     major = cuda.partition(".")[0] if cuda and choice.strategy != "source" else ""
     if major and major != toolkit.version.partition(".")[0]:
-        raise UnsatisfiableError(
-            f"torch {choice.torch} has CUDA {cuda}: CUDA {toolkit.version} cannot compile "
-            "extensions for it",
-            location="toolkit",
-            hint=f"choose a toolkit of CUDA {major}, or another torch",
-        )
+        message = f"torch {choice.torch} has CUDA {cuda}: "
+        message += f"CUDA {toolkit.version} cannot compile extensions for it"
+        hint = f"choose a toolkit of CUDA {major}, or another torch"
+        raise UnsatisfiableError(message, location="toolkit", hint=hint)
     return toolkit
 
 
@@ -142,12 +140,9 @@ def _find_existing_torch(python: Interpreter) -> _TorchCandidate:
     if torch := python.torch:
         why = f"torch {torch.version} in {python.path}"
         return _TorchCandidate(why, torch.version, torch.cuda)
-    raise SettingsError(
-        f"{python.path} has no torch",
-        location="python",
-        hint="set python to the interpreter that has torch (python: /path/to/python), "
-        "or choose another torch.strategy",
-    )
+    hint = "set python to the interpreter that has torch (python: /path/to/python), "
+    hint += "or choose another torch.strategy"
+    raise SettingsError(f"{python.path} has no torch", location="python", hint=hint)
 
 
 def _find_prebuilt_torch(
@@ -196,11 +191,8 @@ def _select_source_cuda(
         raise SettingsError(error.message, location=location, hint=hint) from error
     capable = cuda_toolkits.list_capable_toolkits(knowledge, targets)
     if not capable:
-        raise UnsatisfiableError(
-            f"no known CUDA toolkit makes code for {' and '.join(map(str, targets))}",
-            location="target.gpus",
-            hint="choose another GPU",
-        )
+        message = f"no known CUDA toolkit makes code for {' and '.join(map(str, targets))}"
+        raise UnsatisfiableError(message, location="target.gpus", hint="choose another GPU")
     system = host.system
     published = cuda_toolkits.list_published_toolkits(knowledge, release, targets, system)
     suitable = published or tuple(
@@ -208,8 +200,11 @@ def _select_source_cuda(
         for cuda in capable
         if not cuda_toolkits.is_known_to_fail(knowledge, release.patch, cuda, targets, system)
     )
-    obtainable = [one for one in suitable if is_toolkit_obtainable(settings, host, knowledge, one)]
-    return [*obtainable, *suitable, *capable][0]
+    for cuda in suitable:
+        with suppress(SettingsError):
+            if resolve_toolkit(settings, host, knowledge, cuda, targets).version == cuda:
+                return cuda
+    return [*suitable, *capable][0]
 
 
 def _require_source_ref(settings: Settings) -> None:
@@ -223,11 +218,8 @@ def _require_source_ref(settings: Settings) -> None:
         "nightly": "nightly (the branch), or the commit in torch.version.git_version of that wheel",
         "nowhere": "main, or another branch or commit",
     }
-    raise SettingsError(
-        f"PyTorch's repository has no tag v{version}",
-        location="source.ref",
-        hint=f"set source.ref: {refs[channel]}",
-    )
+    message = f"PyTorch's repository has no tag v{version}"
+    raise SettingsError(message, location="source.ref", hint=f"set source.ref: {refs[channel]}")
 
 
 def is_partial_build(settings: Settings, strategy: Strategy) -> bool:
@@ -256,9 +248,7 @@ def _require_supported_python(knowledge: Knowledge, version: str, python: Interp
     except KnowledgeError:
         return  # an unknown release: its setup.py checks the Python
     if not torch_releases.is_python_supported(release, python.version):
-        raise UnsatisfiableError(
-            f"torch {version} is for Python {' to '.join(release.python)}, "
-            f"and {python.path} is {python.version}",
-            location="python",
-            hint="choose other GPUs in target.gpus: no known torch, CUDA and Python fit these",
-        )
+        message = f"torch {version} is for Python {' to '.join(release.python)}, "
+        message += f"and {python.path} is {python.version}"
+        hint = "choose other GPUs in target.gpus: no known torch, CUDA and Python fit these"
+        raise UnsatisfiableError(message, location="python", hint=hint)

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Arch, Host, Strategy
-from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
 from tasks.knowledge.costs import Cost, estimate_cost
 from tasks.planning import resolve
@@ -35,7 +34,6 @@ class StrategyOption:
     chosen: bool
     why: str
     cost: Cost
-    resolution: Resolution | None = None
 
 
 def compare_strategies(
@@ -61,7 +59,5 @@ def compare_strategies(
         reason = resolution.strategy_why if resolution else reason
         option_targets = resolution.targets if resolution else targets
         cost = estimate_strategy_cost(settings, knowledge, strategy, option_targets)
-        options.append(
-            StrategyOption(strategy, resolution is not None, is_chosen, reason, cost, resolution)
-        )
+        options.append(StrategyOption(strategy, bool(resolution), is_chosen, reason, cost))
     return tuple(options)

@@ -188,14 +188,11 @@ def _format_path_alternative(
 
 def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> str:
     """Return the CUDA releases as text, such as `CUDA 12.0 to 12.9` or `CUDA 12.0 or 12.8`."""
-    all_versions = list(knowledge.toolkits)
-    first, *others = versions = [cuda for cuda in all_versions if cuda in able]
-    if not others:
-        return f"CUDA {first}"
-    last = versions[-1]
-    if all_versions[all_versions.index(first) : all_versions.index(last) + 1] == versions:
-        return f"CUDA {first} to {last}"
-    return f"CUDA {', '.join(versions[:-1])} or {last}"
+    known = list(knowledge.toolkits)
+    *others, last = versions = [cuda for cuda in known if cuda in able]
+    if others and known[known.index(others[0]) : known.index(last) + 1] == versions:
+        return f"CUDA {others[0]} to {last}"
+    return f"CUDA {', '.join(others)} or {last}" if others else f"CUDA {last}"
 
 
 def _list_provider_changes(trial: WhatIf, keys: dict[str, str], other: str) -> list[dict[str, str]]:
@@ -247,16 +244,11 @@ def suggest_with_toolkit(
         yield replace(one, hint=f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}) and {one.hint}")
 
 
-def suggest_source_strategy(trial: WhatIf) -> Iterator[Suggestion]:
-    """Suggest a source build if torch.strategy is prebuilt."""
-    return suggest_source_build(trial) if trial.settings.torch.strategy == "prebuilt" else iter(())
-
-
 def suggest_other_wheels(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield other wheels with verified code for all targets, the same minor release first."""
     current, requested = trial.resolve_with(), trial.settings.torch.version
-    minor, releases = parse_major_minor(requested), trial.knowledge.releases
-    same_minor = [releases[name] for name in releases if parse_major_minor(name) == minor]
+    releases, minor = trial.knowledge.releases.items(), parse_major_minor(requested)
+    same_minor = [release for name, release in releases if parse_major_minor(name) == minor]
     for release in (*same_minor, *list_nearest_releases(trial.knowledge, requested)):
         keys = {"index": "auto", "version": release.patch, "local": None, "sha256": None}
         resolution = trial.resolve_with(torch=keys)
@@ -327,8 +319,8 @@ def _list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
         return ()
     if parse_major_minor(first) <= python <= parse_major_minor(last):
         return ("",)
-    is_older = python < parse_major_minor(first)
-    return tuple(dict.fromkeys((first, last) if is_older else (last, first)))
+    nearest_first = (first, last) if python < parse_major_minor(first) else (last, first)
+    return tuple(dict.fromkeys(nearest_first))
 
 
 def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
@@ -372,6 +364,11 @@ class CombinedChange(NamedTuple):
     python: str
     cuda: str
 
+    @property
+    def size(self) -> tuple[int, bool]:
+        """Return the number of changed settings, and whether a toolkit must be installed."""
+        return len(self.torch) + len(self.toolkit) + bool(self.python), bool(self.cuda)
+
 
 def suggest_combined_changes(trial: WhatIf) -> Iterator[Suggestion]:
     """Yield combined changes that work, smallest first. Source builds come last unless required."""
@@ -380,12 +377,7 @@ def suggest_combined_changes(trial: WhatIf) -> Iterator[Suggestion]:
         return
     needs_build = settings.torch.strategy == "source" or bool(find_source_reason(settings))
     builds = []
-
-    def compute_size(change: CombinedChange) -> tuple[int, bool]:
-        settings = len(change.torch) + len(change.toolkit) + bool(change.python)
-        return settings, bool(change.cuda)
-
-    for change in sorted(_list_changes(trial), key=compute_size):
+    for change in sorted(_list_changes(trial), key=lambda change: change.size):
         suggestion = _try_change(trial, change)
         if suggestion and (suggestion.resolution.strategy != "source" or needs_build):
             yield suggestion
@@ -432,8 +424,8 @@ def _list_changes(trial: WhatIf) -> Iterator[CombinedChange]:
 
 
 def _try_change(trial: WhatIf, change: CombinedChange) -> Suggestion | None:
-    is_path = trial.settings.toolkit.provider == "path"
-    host = _replace_python(trial.host, change.python) if change.python else trial.host
+    host, is_path = trial.host, trial.settings.toolkit.provider == "path"
+    host = _replace_python(host, change.python) if change.python else host
     host = _add_host_toolkit(host, change.cuda, chosen=is_path) if change.cuda else host
     resolution = trial.resolve_with(host, torch=change.torch, toolkit=change.toolkit)
     if resolution is None or change.cuda not in ("", resolution.toolkit.version):
@@ -444,19 +436,9 @@ def _try_change(trial: WhatIf, change: CombinedChange) -> Suggestion | None:
     if change.python:
         hints.append(_format_python_hint(trial, change.python))
     if change.cuda:
-        path_hint = f"set toolkit.path to CUDA {change.cuda}"
         install_hint = f"install CUDA {change.cuda} ({CUDA_ARCHIVE_URL})"
-        hints.append(path_hint if is_path else install_hint)
+        hints.append(f"set toolkit.path to CUDA {change.cuda}" if is_path else install_hint)
     return Suggestion(", and ".join(hints), resolution)
-
-
-_ONE_CHANGE = (
-    *(suggest_pythons, suggest_path_toolkits, suggest_toolkits, suggest_releases),
-    *(suggest_source_strategy, suggest_profiles),
-)
-_TWO_CHANGES = tuple(
-    partial(suggest_with_toolkit, kind) for kind in (suggest_pythons, suggest_releases)
-)
 
 
 def format_suggestions(settings: Settings, host: Host, knowledge: Knowledge) -> str:
@@ -481,7 +463,11 @@ def list_suggestions(
     """
     trial = WhatIf(settings, host, knowledge)
     suggestions: list[Suggestion | None] = []
-    for kinds in (_ONE_CHANGE, _TWO_CHANGES, (suggest_combined_changes,)):
+    source_build = [suggest_source_build] if settings.torch.strategy == "prebuilt" else []
+    toolkits = [suggest_path_toolkits, suggest_toolkits]
+    one_change = [suggest_pythons, *toolkits, suggest_releases, *source_build, suggest_profiles]
+    two_changes = [partial(suggest_with_toolkit, it) for it in (suggest_pythons, suggest_releases)]
+    for kinds in (one_change, two_changes, [suggest_combined_changes]):
         if not any(suggestions):
             suggestions = [next(kind(trial), None) for kind in kinds]
     if settings.target.gpus == "auto" or not any(suggestions):

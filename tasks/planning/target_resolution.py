@@ -38,23 +38,20 @@ def find_targets(
             names = ", ".join(sorted({gpu.name for gpu in host.gpus}))
             archs = {Arch.parse_capability(gpu.capability) for gpu in host.gpus}
             return tuple(sorted(archs)), f"{names} in this machine"
-        gpu = resolve_gpu(knowledge, knowledge.default_gpu)
-        return (gpu.arch,), f"no NVIDIA GPU found, {shorten_gpu_name(gpu.name)} assumed"
+        default = resolve_gpu(knowledge, knowledge.default_gpu)
+        return (default.arch,), f"no NVIDIA GPU found, {shorten_gpu_name(default.name)} assumed"
     if requested and is_mac:
-        raise SettingsError(
-            "macOS has no CUDA builds", location="target.gpus", hint="set target.gpus: []"
-        )
+        message, hint = "macOS has no CUDA builds", "set target.gpus: []"
+        raise SettingsError(message, location="target.gpus", hint=hint)
     with convert_errors("target.gpus"):
         facts = [resolve_gpu(knowledge, name) for name in requested]
     for fact in facts:
         if fact.machine and fact.machine != normalize_machine(host.machine):
-            raise UnsatisfiableError(
-                f"{shorten_gpu_name(fact.name)} exists only in {fact.machine} machines, and this "
-                f"one is {format_platform(host.system, host.machine)}: a build from here does not "
-                "run there",
-                location="target.gpus",
-                hint=f"build on a machine of that kind ({fact.machine})",
-            )
+            gpu, platform = shorten_gpu_name(fact.name), format_platform(host.system, host.machine)
+            message = f"{gpu} exists only in {fact.machine} machines, and this one is {platform}"
+            message += ": a build from here does not run there"
+            hint = f"build on a machine of that kind ({fact.machine})"
+            raise UnsatisfiableError(message, location="target.gpus", hint=hint)
     why = f"target.gpus is {', '.join(requested) or 'empty'}"
     return tuple(sorted({fact.arch for fact in facts})), why
 
@@ -102,11 +99,9 @@ def _require_extension_arch(
                 hint = f'write "{other}"' + ("" if other == gpu else f", whose code runs on {gpu}")
         name = [*(item.name for item in settings.extensions), *settings.companions][0]
         exists_elsewhere = any(is_supported(knowledge, torch, arch) for torch in knowledge.releases)
-        raise (UnsatisfiableError if exists_elsewhere else SettingsError)(
-            f"torch {choice.torch} builds no extensions for {arch}, so {name} cannot be built",
-            location="target.gpus",
-            hint=hint,
-        ) from error
+        kind = UnsatisfiableError if exists_elsewhere else SettingsError
+        message = f"torch {choice.torch} builds no extensions for {arch}, so {name} cannot be built"
+        raise kind(message, location="target.gpus", hint=hint) from error
 
 
 def _require_arch_variables(
@@ -127,10 +122,8 @@ def _require_arch_variables(
                 )
             for arch in sorted(code.cubins | code.ptx) if code else ():
                 if not can_compile_arch(knowledge, cuda, arch):
-                    raise KnowledgeError(
-                        f"CUDA {cuda} cannot compile code for {arch}",
-                        hint=f"remove {arch}; target.gpus is {', '.join(map(str, targets))}",
-                    )
+                    hint = f"remove {arch}; target.gpus is {', '.join(map(str, targets))}"
+                    raise KnowledgeError(f"CUDA {cuda} cannot compile code for {arch}", hint=hint)
             if code and (extension or name == _TORCH_VARIABLE):
                 arch_lists.require_covered_targets(knowledge, code, targets, env[name])
 
@@ -155,9 +148,8 @@ def require_consistent_use_cuda(build: Build, choice: Resolution) -> None:
         archs = ", ".join(map(str, choice.targets))
         message = f"USE_CUDA is off, but target.gpus requires code for {archs}"
         hint = "remove USE_CUDA; for a CPU build, set target.gpus: []"
-    raise SettingsError(
-        f"{message} ({choice.targets_why})", location=f"{section}.{_USE_CUDA}", hint=hint
-    )
+    message += f" ({choice.targets_why})"
+    raise SettingsError(message, location=f"{section}.{_USE_CUDA}", hint=hint)
 
 
 def resolve_toolkit(
@@ -171,8 +163,8 @@ def resolve_toolkit(
 
     Raises `UnsatisfiableError` if the toolkit cannot compile for a target or is not available.
     """
-    provider = settings.toolkit.provider
-    required = settings.toolkit.version if settings.toolkit.version != "auto" else (cuda or "")
+    provider, required = settings.toolkit.provider, settings.toolkit.version
+    required = (cuda or "") if required == "auto" else required
     if provider == "path":
         return _resolve_path_toolkit(settings, host, knowledge, targets)
     _require_toolkit_targets(knowledge, required, targets)
@@ -181,29 +173,11 @@ def resolve_toolkit(
         home = matching[0].home
         why = f"CUDA {matching[0].version} is at {home}"
         return ToolkitResolution("system", required, home, why)
-    if provider != "system" and _is_on_pypi(knowledge, required):
+    if provider != "system" and find_toolkit(knowledge, required).pypi:
         return ToolkitResolution("pypi", required, "", f"CUDA {required} from Python packages")
     installed = ", ".join(f"{toolkit.version} at {toolkit.home}" for toolkit in host.toolkits)
-    raise UnsatisfiableError(
-        f"CUDA {required} is needed and is not on this machine (found: {installed or 'none'})",
-        location="toolkit",
-        hint=_OTHER_TORCH_HINT,
-    )
-
-
-def is_toolkit_obtainable(settings: Settings, host: Host, knowledge: Knowledge, cuda: str) -> bool:
-    """Return True if the setting toolkit.provider can provide this CUDA release on the host."""
-    provider = settings.toolkit.provider
-    matching = [toolkit for toolkit in host.toolkits if toolkit.release == cuda]
-    if provider == "path":
-        return any(toolkit.asked for toolkit in matching)
-    is_installed = provider != "pypi" and bool(matching)
-    return is_installed or (provider != "system" and _is_on_pypi(knowledge, cuda))
-
-
-def _is_on_pypi(knowledge: Knowledge, cuda: str) -> bool:
-    with convert_errors("toolkit.version"):
-        return find_toolkit(knowledge, cuda).pypi
+    message = f"CUDA {required} is needed and is not on this machine (found: {installed or 'none'})"
+    raise UnsatisfiableError(message, location="toolkit", hint=_OTHER_TORCH_HINT)
 
 
 def _resolve_path_toolkit(
@@ -212,20 +186,18 @@ def _resolve_path_toolkit(
     path = settings.toolkit.path
     kits = [kit for kit in host.toolkits if kit.asked]
     if not path or not kits:
-        raise SettingsError(
-            f"no CUDA toolkit at {path}" if path else "provider path needs toolkit.path",
-            location="toolkit.path",
-            hint="set toolkit.path to the folder that contains bin/nvcc",
-        )
-    if settings.toolkit.version not in {"auto", kits[0].release}:
+        message = f"no CUDA toolkit at {path}" if path else "provider path needs toolkit.path"
+        hint = "set toolkit.path to the folder that contains bin/nvcc"
+        raise SettingsError(message, location="toolkit.path", hint=hint)
+    kit, required = kits[0], settings.toolkit.version
+    if required not in {"auto", kit.release}:
+        message = f"CUDA {kit.version} is at {path}, but {required} is required"
         raise UnsatisfiableError(
-            f"CUDA {kits[0].version} is at {path}, but {settings.toolkit.version} is required",
-            location="toolkit.version",
-            hint="set another toolkit.path",
+            message, location="toolkit.version", hint="set another toolkit.path"
         )
-    _require_toolkit_targets(knowledge, kits[0].release, targets)
-    why = f"CUDA {kits[0].version} at {path}, from toolkit.path"
-    return ToolkitResolution("path", kits[0].release, kits[0].home, why)
+    _require_toolkit_targets(knowledge, kit.release, targets)
+    why = f"CUDA {kit.version} at {path}, from toolkit.path"
+    return ToolkitResolution("path", kit.release, kit.home, why)
 
 
 def _require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arch, ...]) -> None:
@@ -233,8 +205,7 @@ def _require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arc
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:
         # Suggest no other toolkit: this torch may not build with a toolkit for these targets
-        hint = _OTHER_TORCH_HINT
         release = format_major_minor(cuda)
-        if release not in knowledge.toolkits:
-            hint = f"describe CUDA {release} in config/knowledge/toolkits.yaml"
+        missing_hint = f"describe CUDA {release} in config/knowledge/toolkits.yaml"
+        hint = _OTHER_TORCH_HINT if release in knowledge.toolkits else missing_hint
         raise UnsatisfiableError(error.message, location="toolkit.version", hint=hint) from error

@@ -1,5 +1,6 @@
 """List the warnings before a build: known problems, doubtful targets and unused settings."""
 
+import re
 from collections.abc import Iterator
 
 from tasks.core.model import Host
@@ -22,11 +23,9 @@ def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution
         machine, cards = gpus.find_only_machine(knowledge, arch)
         if machine and machine != normalize_machine(host.machine):
             gpu_names = f" ({', '.join(map(gpus.shorten_gpu_name, cards))})" if cards else ""
-            yield (
-                f"{arch} exists only in {machine} machines{gpu_names}, and this one is "
-                f"{format_platform(host.system, host.machine)}: a build from here does not run "
-                "there"
-            )
+            this = format_platform(host.system, host.machine)
+            text = f"{arch} exists only in {machine} machines{gpu_names}, and this one is {this}"
+            yield f"{text}: a build from here does not run there"
     if choice.strategy != "source":
         return
     combination = choice.build_combination(host)
@@ -66,7 +65,7 @@ _BUILD_KEYS = (
     *("wheel.local_version", "wheel.cuda"),
 )
 # The only variables of build.env that a profile without a source build uses
-_COMPILER_VARIABLES, _CACHE_PREFIXES = ("CC", "CXX"), ("CCACHE_", "SCCACHE_")
+_USED_VARIABLES = re.compile(r"(CC|CXX)\Z|S?CCACHE_", re.IGNORECASE)
 # The unused keys of an extension by the kind of its source
 _UNUSED_EXTENSION_KEYS = {
     "path": ("ref", "submodules", "sha256"),
@@ -88,10 +87,8 @@ def list_unused_setting_warnings(
         kind = next((kind for kind in _UNUSED_EXTENSION_KEYS if getattr(item, kind)), "")
         if unused := [k for k in _UNUSED_EXTENSION_KEYS.get(kind, ()) if k in item.set_keys]:
             origin = loaded.origin.get("extensions", "")
-            yield (
-                f"nothing reads {', '.join(unused)} of {item.name} ({origin}): "
-                f"{item.name} sets its source with the key {kind}"
-            )
+            reason = f"{item.name} sets its source with the key {kind}"
+            yield f"nothing reads {', '.join(unused)} of {item.name} ({origin}): {reason}"
 
 
 def _list_unused_keys(
@@ -105,12 +102,8 @@ def _list_unused_keys(
     if choice.strategy == "source":
         yield _find_unused_source_keys(settings)
     else:
-        variables = [
-            f"build.env.{name}"
-            for name in settings.build.env
-            if name.upper() not in _COMPILER_VARIABLES
-            and not name.upper().startswith(_CACHE_PREFIXES)
-        ]
+        names = (name for name in settings.build.env if not _USED_VARIABLES.match(name))
+        variables = [f"build.env.{name}" for name in names]
         yield (*_BUILD_KEYS, *variables), f"strategy {choice.strategy} builds no torch"
     if not choice.targets:
         yield ("target.ptx",), "a CPU build has no machine code for GPUs"

@@ -11,13 +11,7 @@ from tasks import __version__
 from tasks.core.errors import TorchyardError, redact_secrets
 from tasks.core.text_formatting import format_size
 from tasks.lock import bundle_archive_io
-from tasks.lock.bundle_archive_io import (
-    BUNDLE_SCHEMA,
-    WHEELS_FOLDER,
-    Bundle,
-    BundledCommit,
-    PackageCollector,
-)
+from tasks.lock.bundle_archive_io import WHEELS_FOLDER, Bundle, BundledCommit, PackageCollector
 from tasks.lock.lock_builder_io import FinishedBuild
 from tasks.lock.lock_file import LockSection, compare_sections, merge_kept_extensions
 from tasks.lock.opened_profile_io import SelectedProfile
@@ -83,7 +77,7 @@ def _collect_bundle(
     show_progress("downloading the packages")
     _collect_packages(finished, section, folder / WHEELS_FOLDER)
     return Bundle(
-        schema=BUNDLE_SCHEMA,
+        schema=bundle_archive_io.BUNDLE_SCHEMA,
         torchyard=__version__,
         profile=profile,
         python=section.python,
@@ -99,10 +93,8 @@ def _list_repositories(finished: FinishedBuild) -> Iterator[BundledCommit]:
             case SourceJob(kind="git") as job:
                 yield from bundle_archive_io.list_commits(job.location, Path(job.tree), job.ref)
             case SourceJob(kind="path", location=location):
-                print_warning(
-                    f"the bundle does not contain your source tree {location}; copy it to the "
-                    "other machine yourself"
-                )
+                advice = "copy it to the other machine yourself"
+                print_warning(f"the bundle does not contain your source tree {location}; {advice}")
     for one in finished.extensions:
         if one.kind == "git":
             yield from bundle_archive_io.list_commits(one.location, Path(one.clone), one.ref)

@@ -55,7 +55,7 @@ def run(subject: SelectedProfile, json: str = "") -> None:
     opened = subject.require_profile()
     plan = opened.plan
     verdicts = list(explain_stages(plan))
-    resolved = list(decisions.list_decisions(opened, _read_deps_results(plan, verdicts)))
+    resolved = list(decisions.list_decisions(opened, *_read_deps_results(plan, verdicts)))
     facts = _estimate_from_facts(subject, opened)
     cost = decisions.estimate_cost(_list_stage_costs(plan, verdicts), facts)
     warnings = [*plan.warnings, *describe_unused_variables(os.environ)]
@@ -65,21 +65,18 @@ def run(subject: SelectedProfile, json: str = "") -> None:
     for warning in warnings:
         print_labeled_text("WARNING", warning, _EXPLAIN_KEY_WIDTH)
     refuse_known_bad(subject)
-    expected = {**vars(cost.known), "at_most": cost.at_most, "unknown": list(cost.unknown)}
     document = {
         "profile": subject.name,
         "decisions": [convert_to_json(decision) for decision in resolved],
         "stages": [_serialize_verdict(verdict) for verdict in verdicts],
-        "expected": expected,
+        "expected": vars(cost),
         "warnings": warnings,
     }
     write_json_result(json, document)
-    print_status_rows(
-        [
-            (one.stage, one.verdict, "\n".join(map(str, filter(None, (*one.reasons, one.preview)))))
-            for one in verdicts
-        ]
-    )
+    details = [filter(None, (*one.reasons, one.preview)) for one in verdicts]
+    texts = ["\n".join(map(str, lines)) for lines in details]
+    rows = zip(verdicts, texts, strict=True)
+    print_status_rows([(one.stage, one.verdict, text) for one, text in rows])
     print_report("")
     print_labeled_text("expected", str(cost), _EXPLAIN_KEY_WIDTH)
 
@@ -108,16 +105,18 @@ def show_decisions(rows: Iterable[decisions.Decision]) -> None:
     print_report("")
 
 
-def _read_deps_results(plan: Plan, found: Iterable[Verdict]) -> decisions.DepsResults:
-    """Return the results of the `deps` stage, with all fields None if they are not up to date."""
+def _read_deps_results(
+    plan: Plan, found: Iterable[Verdict]
+) -> tuple[()] | tuple[DepsManifest, CompilerCache, Environment | None]:
+    """Return the results of the `deps` stage, or an empty tuple if they are not up to date."""
     deps, env = (next(one for one in plan.stages if one.kind == kind) for kind in ("deps", "env"))
     if any(one.stage == deps.name and one.verdict != "up to date" for one in found):
-        return decisions.DepsResults()
+        return ()
     with suppress(TorchyardError):
         results = manifests.read_manifest(deps.job.manifest, DepsManifest)
         cache = manifests.read_manifest(env.job.cache, CompilerCache)
-        return decisions.DepsResults(results, cache, preview_environment(env.job))
-    return decisions.DepsResults()
+        return results, cache, preview_environment(env.job)
+    return ()
 
 
 def _list_stage_costs(plan: Plan, found: Iterable[Verdict]) -> Iterator[decisions.StageCost]:

@@ -12,10 +12,9 @@ from typing import TypeVar
 
 from tasks.cli.commands import init_answers
 from tasks.cli.commands.explain import show_decisions
-from tasks.cli.decisions import DepsResults, list_decisions
+from tasks.cli.decisions import list_decisions
 from tasks.cli.session import open_profile
 from tasks.core.errors import TorchyardError
-from tasks.core.text_layout import wrap_text
 from tasks.knowledge import Knowledge
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
 from tasks.settings.layers_io import read_yaml_text
@@ -57,9 +56,8 @@ class _Interview:
     given: Mapping[str, str]
     known: init_answers.InitFacts
     ask: bool
-    columns: int
 
-    def collect_answers(self, answers: init_answers.Answers) -> init_answers.Answers:
+    def collect_answers(self) -> init_answers.Answers:
         """Return the answers, updated from the command-line options and the typed answers."""
         text = _INTRODUCTION
         if not self.ask:
@@ -67,9 +65,9 @@ class _Interview:
             reason = "--yes was given" if is_interactive() else "there is no terminal"
             text = f"no question is asked because {reason}"
             text += f"; defaults are used for {unset}" if unset else ""
-        for line in wrap_text(text, self.columns):
-            print_report(line)
+        screen.print_labeled_text("", text, 0)
         known, settings = self.known, self.known.settings
+        answers = init_answers.build_default_answers(known)
         title, default = "1. Which GPUs do you build for?", ", ".join(known.default_gpus) or "cpu"
         parse_gpus = partial(init_answers.parse_gpus, knowledge=known.knowledge)
         gpus = self._answer("card", title, self._list_gpu_facts(), default, parse_gpus)
@@ -114,13 +112,13 @@ class _Interview:
         for fact in facts:
             word, tab, meaning = fact.rpartition("\t")
             indent = _QUESTION_INDENT + (11 if tab else 0)
-            screen.print_labeled_text(_INDENT + word, meaning, indent, self.columns)
+            screen.print_labeled_text(_INDENT + word, meaning, indent)
         while (text := _read_answer(default)) not in {"", default} or not default:
             try:
                 return parse(text)
             except TorchyardError as error:
                 for line in filter(None, (error.message, error.hint and f"→ {error.hint}")):
-                    screen.print_labeled_text("", line, _QUESTION_INDENT, self.columns)
+                    screen.print_labeled_text("", line, _QUESTION_INDENT)
         return None
 
     def _list_gpu_facts(self) -> Iterator[str]:
@@ -190,8 +188,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """Ask the questions, plan with the answers, and write config/local.yaml.
 
-    Raises `TorchyardError` and writes nothing if an answer is invalid, or if a different file
-    exists and `force` is not set.
+    Raises `TorchyardError` and writes nothing if an answer is invalid.
     """
     path, profile = subject.root / LOCAL_SETTINGS_PATH, format_profile_argument(subject.name)
     ask = is_interactive() and not yes
@@ -202,8 +199,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
         raise TorchyardError(message, location=LOCAL_SETTINGS_PATH, hint=hint)
     facts = init_answers.gather_init_facts(subject)
     given = {"card": card, "way": way, "extensions": extensions, "into": into}
-    interview = _Interview(given, facts, ask, screen.read_terminal_width())
-    answers = interview.collect_answers(init_answers.build_default_answers(facts))
+    answers = _Interview(given, facts, ask).collect_answers()
     if answers.companions and not facts.has_companion_settings:
         answers = _add_companions(subject, answers, facts.knowledge)
     text = init_answers.format_local_yaml(answers)
@@ -211,7 +207,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     _write_local_settings(path, text, force=force)
     if planned:
         print_report("")
-        show_decisions(list_decisions(planned, DepsResults()))
+        show_decisions(list_decisions(planned))
     if problem:
         print_warning(f"the profile has an error, with or without {LOCAL_SETTINGS_PATH}")
         raise problem
@@ -233,9 +229,8 @@ def _add_companions(
         try:
             plan_with((*accepted, name))
         except TorchyardError as error:
-            print_warning(
-                f"{answers.into} has {name}, which may not work with another torch: {error.message}"
-            )
+            risk = f"which may not work with another torch: {error.message}"
+            print_warning(f"{answers.into} has {name}, {risk}")
         else:
             accepted = (*accepted, name)
     if accepted:

@@ -28,14 +28,12 @@ def run(subject: SelectedProfile, yes: bool = False) -> None:
     if yes and (build / "replaced").is_dir():
         _restore_all(build, subject)
     elif backups:
-        profile = format_profile_argument(subject.name)
-        print_report(
-            f"nothing was changed yet; to restore these files, run: doit restore --yes{profile}"
-        )
+        command = f"doit restore --yes{format_profile_argument(subject.name)}"
+        print_report(f"nothing was changed yet; to restore these files, run: {command}")
 
 
 def _restore_all(build: Path, subject: SelectedProfile) -> None:
-    problems = []
+    problems, note = [], "every file is identical to the original"
     with files.lock_folder(build):  # no other run may use the folder
         manifests.remove_manifests(build / "install.json")
         stage_record_io.note_removal(build / "install.json", "doit restore")
@@ -47,9 +45,7 @@ def _restore_all(build: Path, subject: SelectedProfile) -> None:
                 problems.append(error)  # the other backups are restored nevertheless
             else:
                 if record:
-                    print_report(
-                        f"restored {record.prefix}: every file is identical to the original"
-                    )
+                    print_report(f"restored {record.prefix}: {note}")
     if subject.opened and subject.opened.loaded.settings.install.into:
         notice = "install.into is still set: the next doit build installs the wheels again"
         print_report(add_profile_argument(notice, subject.name))

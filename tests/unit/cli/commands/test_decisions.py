@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -11,8 +12,6 @@ from msgspec import structs
 from tasks.cli.decisions import (
     CostEstimate,
     Decision,
-    DepsResults,
-    ExpectedCost,
     StageCost,
     estimate_compile_seconds,
     estimate_cost,
@@ -53,9 +52,9 @@ def profile(yard: Path, text: str = "", on: Host = HOST) -> Profile:
 TOY = "extensions: [{name: toy, path: toy}]\n"
 
 
-def describe(of: Profile, found: DepsResults | None = None) -> dict[str, str]:
+def describe(of: Profile, *found: Any) -> dict[str, str]:
     rows: dict[str, str] = {}
-    for decision in list_decisions(of, found or DepsResults()):
+    for decision in list_decisions(of, *found):
         before = f"{rows[decision.key]}\n" if decision.key in rows else ""
         rows[decision.key] = f"{before}{decision}"
     return rows
@@ -104,9 +103,7 @@ def test_toolkit_may_be_missing_if_nothing_is_compiled(yard: Path) -> None:
 
 
 def test_compiler_is_not_listed_if_nothing_is_compiled(yard: Path) -> None:
-    assert (
-        describe(profile(yard), DepsResults(DEPS))["compiler"] == "not needed: nothing is compiled"
-    )
+    assert describe(profile(yard), DEPS)["compiler"] == "not needed: nothing is compiled"
 
 
 def test_compiler_is_the_one_deps_found_or_will_search_for(yard: Path) -> None:
@@ -115,7 +112,7 @@ def test_compiler_is_the_one_deps_found_or_will_search_for(yard: Path) -> None:
         describe(here)["compiler"]
         == "g++, else clang++: deps will search for it; CUDA 13.2 supports GCC up to 15"
     )
-    assert describe(here, DepsResults(DEPS))["compiler"] == (
+    assert describe(here, DEPS)["compiler"] == (
         "/usr/bin/g++-13 13.3.0: CUDA 13.2 supports GCC up to 15"
     )
     settings = profile(yard, f"build: {{env: {{CXX: g++-13}}}}\n{TOY}")
@@ -135,12 +132,9 @@ def test_cache_and_jobs_reflect_host_and_settings(yard: Path) -> None:
     here = profile(yard, "build: {jobs: 3, cache: sccache}\n")
     assert describe(here)["jobs"] == "at most 3: build.jobs, limited by free memory"
     assert describe(here)["cache"] == "sccache: build.cache is sccache"
-    found = DepsResults(DEPS, CompilerCache("ccache", "/usr/bin/ccache", "4.10"))
-    assert describe(here, found)["cache"] == "ccache 4.10 at /usr/bin/ccache"
-    assert (
-        describe(here, DepsResults(DEPS, CompilerCache()))["cache"]
-        == "none: build.cache is sccache"
-    )
+    found = (DEPS, CompilerCache("ccache", "/usr/bin/ccache", "4.10"))
+    assert describe(here, *found)["cache"] == "ccache 4.10 at /usr/bin/ccache"
+    assert describe(here, DEPS, CompilerCache())["cache"] == "none: build.cache is sccache"
 
 
 def test_remote_cache_is_explained_without_its_password(yard: Path) -> None:
@@ -148,22 +142,19 @@ def test_remote_cache_is_explained_without_its_password(yard: Path) -> None:
     remote = {"build": {"cache_remote": "redis://me:secret@cache.lab:6379"}}
     settings = parse_settings(remote)
     here = replace(opened, loaded=replace(opened.loaded, settings=settings))
-    found = DepsResults(DEPS, CompilerCache("ccache", "/usr/bin/ccache", "4.10"))
+    found = (DEPS, CompilerCache("ccache", "/usr/bin/ccache", "4.10"))
     through = "shared through redis://***@cache.lab:6379"
-    assert describe(here, found)["cache"] == f"ccache 4.10 at /usr/bin/ccache, {through}"
+    assert describe(here, *found)["cache"] == f"ccache 4.10 at /usr/bin/ccache, {through}"
     assert through in describe(here)["cache"]
-    assert (
-        "has no effect without a cache"
-        in describe(here, DepsResults(DEPS, CompilerCache()))["cache"]
-    )
+    assert "has no effect without a cache" in describe(here, DEPS, CompilerCache())["cache"]
 
 
 def test_recorded_environment_takes_precedence_over_predicted_one(yard: Path) -> None:
     given = {"TORCH_CUDA_ARCH_LIST": "12.0", "CUDA_HOME": "/opt/cuda"}
     environment = Environment(set=given, prepend={}, unset=(), separator=":")
-    assert describe(profile(yard), DepsResults(DEPS, CompilerCache(), environment))[
-        "environment"
-    ] == ("TORCH_CUDA_ARCH_LIST=12.0\nCUDA_HOME=/opt/cuda")
+    assert describe(profile(yard), DEPS, CompilerCache(), environment)["environment"] == (
+        "TORCH_CUDA_ARCH_LIST=12.0\nCUDA_HOME=/opt/cuda"
+    )
 
 
 def test_each_companion_is_explained_with_its_strategy(yard: Path) -> None:
@@ -201,7 +192,7 @@ def test_partial_compile_is_estimated_from_last_full_build() -> None:
 
 def test_stage_estimate_is_its_last_duration() -> None:
     found = estimate_cost([StageCost("deps", 30.0), StageCost("compile", 3600.0, 2048)])
-    assert found == ExpectedCost(CostEstimate(3630.0, 2048, None, "last time"))
+    assert found == CostEstimate(3630.0, 2048, None, "last time")
     assert str(found) == "about 1 h, 2 GiB of memory per compiler process (last time)"
 
 
@@ -230,9 +221,7 @@ def test_facts_replace_missing_records_in_estimate(past: StageCost) -> None:
         seconds=7200.0, memory_mib=5000, disk="60 GiB of disk", by="facts of 2.6 on two cores"
     )
     found = estimate_cost([StageCost("deps", 30.0), past], facts)
-    assert found.known == replace(facts, memory_mib=past.memory_mib or 5000)
+    assert found == replace(facts, memory_mib=past.memory_mib or 5000)
     assert found.unknown == ()
     assert "about 2 h, 60 GiB of disk" in str(found)
-    assert estimate_cost([StageCost("deps", 30.0)], facts).known == CostEstimate(
-        30.0, by="last time"
-    )
+    assert estimate_cost([StageCost("deps", 30.0)], facts) == CostEstimate(30.0, by="last time")
