@@ -51,7 +51,6 @@ def _render_repeat(least: int, most: int, what: Any) -> str:
 
 
 def _render_set(kind: Any, value: Any) -> str:
-    """Return example text for a set of characters: its first member."""
     match str(kind):
         case "LITERAL":
             return chr(value)
@@ -122,7 +121,6 @@ def _render_cause(slug: str, entries: list[Failure]) -> Iterator[str]:
 
 
 def _escape_markdown(text: str) -> str:
-    """Escape the characters that Markdown would interpret."""
     return text.replace("<", "&lt;").replace("*", "\\*")
 
 
