@@ -94,11 +94,10 @@ _AUTO_FIXES = {
 def render_diagnosis_page(knowledge: Knowledge) -> str:
     """Return the page of known failures as Markdown."""
     parts = [_PAGE_HEAD]
+    by_slug = sorted(knowledge.failures, key=lambda one: one.slug)
     for phase, title in _TITLES.items():
         parts.append(f"## {title}\n")
-        failures = sorted(
-            (one for one in knowledge.failures if one.phase == phase), key=lambda one: one.slug
-        )
+        failures = (one for one in by_slug if one.phase == phase)
         for slug, entries in groupby(failures, key=lambda one: one.slug):
             parts.extend(_render_cause(slug, list(entries)))
     return "\n".join(parts)

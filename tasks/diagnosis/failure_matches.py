@@ -126,9 +126,8 @@ def _match_lines(
         if not text or (is_irrelevant and not is_warning(line.text)):
             continue
         # Join the line with the lines after it, up to the next message, without blank lines
-        following = takewhile(
-            lambda x: not _MESSAGE_START.match(x.text), lines[index + 1 : index + 9]
-        )
+        below = lines[index + 1 : index + 9]
+        following = takewhile(lambda x: not _MESSAGE_START.match(x.text), below)
         after = (x.text.strip()[:_MAX_WRAPPED_LENGTH] for x in following if x.text.strip())
         wrapped = " ".join((text, *islice(after, _WRAPPED_LINES)))
         key = re.sub(r"\d+", "0", wrapped)

@@ -99,9 +99,8 @@ def is_noise(text: str) -> bool:
 
 def is_compiler_error(line: LogLine) -> bool:
     """Return True if the line is a compiler's error with a place in a source file."""
-    return bool(
-        is_error(line) and find_source_location(line.text) and _COMPILER_ERROR.search(line.text)
-    )
+    is_located = is_error(line) and find_source_location(line.text) is not None
+    return is_located and bool(_COMPILER_ERROR.search(line.text))
 
 
 def parse_error(line: LogLine) -> FirstError:

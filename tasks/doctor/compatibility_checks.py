@@ -95,9 +95,8 @@ def _report_silent_gpus(nvidia: NvidiaDriver, names: str, *, must_assume: bool) 
     if not nvidia.trouble:
         message = f"{nvidia.lost} GPU{'s do' if nvidia.lost > 1 else ' does'} not respond"
         message = f"{names}; {message}" if names else message
-    hint = check_result.format_command(
-        "nvidia-smi", "restart the machine, or read the error message of:"
-    )
+    steps = "restart the machine, or read the error message of:"
+    hint = check_result.format_command("nvidia-smi", steps)
     if "mismatch" in nvidia.trouble.lower():
         steps = "restart the machine: the driver was upgraded while it was in use"
         hint = check_result.format_command("sudo reboot", steps)

@@ -178,9 +178,8 @@ def check_workers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
     elif not s.hands_on.path:
         program = DISTRIBUTOR_PROGRAMS[kind]
         message = f"{program} is not installed, so everything is compiled on this machine"
-        yield report_warning(
-            "workers", message, check_result.format_install_hint(knowledge, s, kind), program
-        )
+        hint = check_result.format_install_hint(knowledge, s, kind)
+        yield report_warning("workers", message, hint, program)
     else:
         steps = "remove it from build.hosts, or start it in a network that you trust:"
         hint = check_result.format_command(_DAEMON_COMMANDS[kind], steps)

@@ -53,9 +53,8 @@ def check_machine(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
         yield report_ok("locale", s.encoding)
     else:
         message = f"{s.encoding} cannot represent all characters of names and messages"
-        yield report_warning(
-            "locale", message, check_result.format_command("export LC_ALL=C.UTF-8")
-        )
+        hint = check_result.format_command("export LC_ALL=C.UTF-8")
+        yield report_warning("locale", message, hint)
     yield _check_variables(s)
 
 
@@ -135,9 +134,8 @@ def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckR
         hint = check_result.format_command("wsl --shutdown", steps)
     else:
         command = "sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && "
-        hint = check_result.format_command(
-            f"{command}sudo mkswap /swapfile && sudo swapon /swapfile"
-        )
+        command += "sudo mkswap /swapfile && sudo swapon /swapfile"
+        hint = check_result.format_command(command)
     message = f"{message}, and {format_size(memory.limit_mib)} of memory"
     return report_warning("swap", message, hint)
 
@@ -341,9 +339,8 @@ def check_compilers(s: HostFacts, profile: Profile | None, knowledge: Knowledge)
         yield report_ok("windows-sdk", ", ".join(s.windows_sdk))
     else:
         message = "no Windows SDK is installed: it contains windows.h and the C libraries"
-        hint = check_result.format_command(
-            MSVC_INSTALL_COMMAND, "install it with the recommended components:"
-        )
+        steps = "install it with the recommended components:"
+        hint = check_result.format_command(MSVC_INSTALL_COMMAND, steps)
         yield report_problem("windows-sdk", message, hint)
 
 
@@ -375,16 +372,13 @@ def _check_visual_studio(s: HostFacts) -> CheckResult:
         setup = r'"%ProgramFiles(x86)%\Microsoft Visual Studio\Installer\setup.exe"'
         options = "--add Microsoft.VisualStudio.Workload.VCTools --includeRecommended --passive"
         command = f'{setup} modify --installPath "{incomplete.folder}" {options}'
-        return report_problem(
-            "visual-studio", message, check_result.format_command(command, "run in cmd:")
-        )
+        hint = check_result.format_command(command, "run in cmd:")
+        return report_problem("visual-studio", message, hint)
     if s.cxx and s.cxx.path:
         message = "vswhere found no Visual Studio; the compiler comes from this command prompt"
-        hint = check_result.format_command(
-            MSVC_INSTALL_COMMAND, "to build outside of this command prompt:"
-        )
+        steps = "to build outside of this command prompt:"
+        hint = check_result.format_command(MSVC_INSTALL_COMMAND, steps)
         return report_warning("visual-studio", message, hint)
     message = "no Visual Studio with the C++ tools is installed"
-    return report_problem(
-        "visual-studio", message, check_result.format_command(MSVC_INSTALL_COMMAND)
-    )
+    hint = check_result.format_command(MSVC_INSTALL_COMMAND)
+    return report_problem("visual-studio", message, hint)
