@@ -116,10 +116,7 @@ def should_use_cuda_packages(choice: Resolution, setting: str) -> bool:
     if choice.strategy != "source" or not choice.cuda:
         return False
     if setting == "packages" and choice.system != "linux":
-        raise SettingsError(
-            "torch can use CUDA from NVIDIA's Python packages only on Linux",
-            location="wheel.cuda",
-            hint="set wheel.cuda: auto",
-        )
+        message = "torch can use CUDA from NVIDIA's Python packages only on Linux"
+        raise SettingsError(message, location="wheel.cuda", hint="set wheel.cuda: auto")
     by_packages = choice.toolkit.provider == "pypi" if setting == "auto" else setting == "packages"
     return by_packages and choice.system == "linux"

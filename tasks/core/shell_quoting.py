@@ -26,20 +26,16 @@ def require_representable(text: str, where: str) -> str:
 
 def _build_value_error(text: str, where: str, why: str) -> TorchyardError:
     excerpt = text if len(text) <= 60 else f"{text[:59]}…"
-    return TorchyardError(
-        f"{where} cannot contain the value {excerpt!r}: {why}",
-        hint="remove the value from its setting; doit settings shows where it is set",
-    )
+    hint = "remove the value from its setting; doit settings shows where it is set"
+    return TorchyardError(f"{where} cannot contain the value {excerpt!r}: {why}", hint=hint)
 
 
 def _require_name(
     name: str, shell: str, pattern: re.Pattern[str], allowed: str = "letters, digits and _"
 ) -> str:
     if not pattern.fullmatch(name):
-        raise TorchyardError(
-            f"{name!r} is not a valid name of a variable in {shell}",
-            hint=f"rename it: use {allowed}, and do not start with a digit",
-        )
+        hint = f"rename it: use {allowed}, and do not start with a digit"
+        raise TorchyardError(f"{name!r} is not a valid name of a variable in {shell}", hint=hint)
     return name
 
 
@@ -71,10 +67,9 @@ def quote_posix(text: str) -> str:
 def check_posix_name(text: str) -> str:
     """Return `text`, or raise `TorchyardError` if a POSIX shell cannot set such a variable."""
     if text in _RESERVED_NAMES:
-        raise TorchyardError(
-            f"bash, dash or zsh reserves the variable {text}, so that no script can set it",
-            hint="remove the variable, or set it where you start the program",
-        )
+        message = f"bash, dash or zsh reserves the variable {text}, so that no script can set it"
+        hint = "remove the variable, or set it where you start the program"
+        raise TorchyardError(message, hint=hint)
     return _require_name(text, "a POSIX shell", SHELL_IDENTIFIER)
 
 

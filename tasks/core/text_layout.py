@@ -83,21 +83,17 @@ def format_progress_line(
         return fit_columns(f"{head}: {text}" if text else head, columns, glyphs)
     count = f"{progress.done}/{progress.total} {progress.percent} %"
     count = f"{count}, {progress.time_left}" if progress.time_left else count
-    name, width = _split_columns(columns - measure_columns(f"{head}  {count}"))
+    minimum, maximum = _BAR_COLUMNS
+    free = columns - measure_columns(f"{head}  {count}")
+    width = min(free - len("[], ") - _MIN_NAME_COLUMNS, maximum)
+    name = free - len("[], ") - width
+    if width < minimum:  # no name fits beside a bar
+        name, width = 0, min(free - len("[]"), maximum)
+        width = width if width >= minimum else 0
     bar = f"[{format_bar(progress.done / progress.total, width, glyphs)}] " if width else ""
     text = ", ".join(filter(None, (*progress.at_work.counts, text)))
     activity = f", {fit_columns(text, name, glyphs)}" if name and text else ""
     return fit_columns(f"{head} {bar}{count}{activity}", columns, glyphs)
-
-
-def _split_columns(columns: int) -> tuple[int, int]:
-    """Return the columns for a name and for a bar, 0 for each that does not fit."""
-    minimum, maximum = _BAR_COLUMNS
-    width = min(columns - len("[], ") - _MIN_NAME_COLUMNS, maximum)
-    if width >= minimum:
-        return columns - len("[], ") - width, width
-    bar_only = min(columns - len("[]"), maximum)
-    return 0, bar_only if bar_only >= minimum else 0
 
 
 def format_bar(share: float, width: int, glyphs: Glyphs) -> str:

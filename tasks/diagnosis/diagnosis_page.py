@@ -51,7 +51,6 @@ def _render_repeat(least: int, most: int, what: Any) -> str:
 
 
 def _render_set(kind: Any, value: Any) -> str:
-    """Return example text for a set of characters: its first member."""
     match str(kind):
         case "LITERAL":
             return chr(value)
@@ -95,11 +94,10 @@ _AUTO_FIXES = {
 def render_diagnosis_page(knowledge: Knowledge) -> str:
     """Return the page of known failures as Markdown."""
     parts = [_PAGE_HEAD]
+    by_slug = sorted(knowledge.failures, key=lambda one: one.slug)
     for phase, title in _TITLES.items():
         parts.append(f"## {title}\n")
-        failures = sorted(
-            (one for one in knowledge.failures if one.phase == phase), key=lambda one: one.slug
-        )
+        failures = (one for one in by_slug if one.phase == phase)
         for slug, entries in groupby(failures, key=lambda one: one.slug):
             parts.extend(_render_cause(slug, list(entries)))
     return "\n".join(parts)
@@ -122,7 +120,6 @@ def _render_cause(slug: str, entries: list[Failure]) -> Iterator[str]:
 
 
 def _escape_markdown(text: str) -> str:
-    """Escape the characters that Markdown would interpret."""
     return text.replace("<", "&lt;").replace("*", "\\*")
 
 

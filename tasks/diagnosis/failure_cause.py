@@ -5,13 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tasks.diagnosis.failure_matches import FailureMatch, ParsedLog, is_warning
-from tasks.diagnosis.first_error import (
-    FirstError,
-    find_first_error,
-    is_compiler_error,
-    is_error,
-    parse_error,
-)
+from tasks.diagnosis.first_error import FirstError, is_compiler_error, is_error, parse_error
 from tasks.diagnosis.log_lines import LogLine
 from tasks.diagnosis.resolver_conflicts import CONFLICT_SLUG, find_conflict
 from tasks.knowledge.facts import Failure
@@ -53,12 +47,13 @@ def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
     """Return the diagnosis of a log, which may consist of only the relevant lines, in order."""
     start = _find_last_attempt(log.lines)
     lines = log.lines[start:]
-    matches = [
-        _refine_to_conflict(match, lines, failures)
-        for match in log.match_failures(failures, start)
-        if _is_blocking(match, lines)
-    ]
-    error = find_first_error(lines)
+    matches = [one for one in log.match_failures(failures, start) if _is_blocking(one, lines)]
+    for index, one in enumerate(matches):
+        # uv explains some missing versions by a conflict
+        if one.failure.slug == "no-matching-distribution" and _find_conflict_at(one, lines):
+            conflict_failure = next(known for known in failures if known.slug == CONFLICT_SLUG)
+            matches[index] = replace(one, failure=conflict_failure)
+    error = next((parse_error(line) for line in lines if is_error(line)), None)
     match = _choose_match(matches, lines, error)
     if match is None:
         slugs = (one.failure.slug for one in matches if one.failure.rank != "rest")
@@ -71,24 +66,12 @@ def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
     return Diagnosis(failure, (failure.slug,), first_error, line.unit)
 
 
-def _refine_to_conflict(
-    match: FailureMatch, lines: Sequence[LogLine], failures: Sequence[Failure]
-) -> FailureMatch:
-    """Return a resolver conflict for a missing version that uv explains by one, else `match`."""
-    if match.failure.slug != "no-matching-distribution" or not _find_conflict_at(match, lines):
-        return match
-    return replace(match, failure=next(one for one in failures if one.slug == CONFLICT_SLUG))
-
-
 def _find_conflict_at(match: FailureMatch, lines: Sequence[LogLine]) -> str:
     return find_conflict(line.text for line in lines[match.at : match.at + _RESOLVER_MESSAGE_LINES])
 
 
 def _find_last_attempt(lines: Sequence[LogLine]) -> int:
-    """Return the index after the last command or successful step of the log.
-
-    A log may contain several attempts; failures before the returned index are obsolete.
-    """
+    """Return the start of the last attempt: the index after the last command or successful step."""
     start = 0
     for index, line in enumerate(lines):
         has_succeeded = _STEP_SUCCEEDED.search(line.text) and not any(
@@ -100,7 +83,6 @@ def _find_last_attempt(lines: Sequence[LogLine]) -> int:
 
 
 def _is_blocking(match: FailureMatch, lines: Sequence[LogLine]) -> bool:
-    """Return True if the matched failure stopped the build."""
     line, after = lines[match.at], lines[match.at + 1 :]
     if line.failed is False and any(other.failed for other in lines):
         return False
@@ -128,13 +110,11 @@ def _choose_match(
 
 
 def _has_unknown_error_before(match: FailureMatch, lines: Sequence[LogLine]) -> bool:
-    """Return True if an unknown error of another edge or of CMake comes before the match.
-
-    CMake continues after errors.
-    """
+    """Return True if an unknown error of another edge or of CMake comes before the match."""
     unit, before = lines[match.at].unit, lines[: match.at]
     if any(line.failed and line.unit != unit and is_compiler_error(line) for line in before):
         return True
+    # CMake continues after errors
     starts = (line.text.lstrip().startswith("CMake Error ") for line in lines[: match.at + 1])
     errors = [index for index, is_start in enumerate(starts) if is_start]
     return len(errors) > 1 and match.at - errors[-1] <= _CMAKE_MESSAGE_LINES

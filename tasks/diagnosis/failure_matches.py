@@ -125,7 +125,11 @@ def _match_lines(
         is_irrelevant = is_noise(line.text) or text.startswith("raise ")
         if not text or (is_irrelevant and not is_warning(line.text)):
             continue
-        wrapped = _join_wrapped_lines(lines, index)
+        # Join the line with the lines after it, up to the next message, without blank lines
+        below = lines[index + 1 : index + 9]
+        following = takewhile(lambda x: not _MESSAGE_START.match(x.text), below)
+        after = (x.text.strip()[:_MAX_WRAPPED_LENGTH] for x in following if x.text.strip())
+        wrapped = " ".join((text, *islice(after, _WRAPPED_LINES)))
         key = re.sub(r"\d+", "0", wrapped)
         if key not in matches_by_text:
             matched = (one for one in applicable if _is_match(one, line.text, wrapped))
@@ -137,13 +141,6 @@ def _match_lines(
 def is_warning(text: str) -> bool:
     """Return True if the line is a warning. A warning may still be the cause."""
     return bool(_WARNING_MESSAGE.match(text))
-
-
-def _join_wrapped_lines(lines: Sequence[LogLine], at: int) -> str:
-    """Join a line with the lines after it, up to the next message, and leave out blank lines."""
-    following = takewhile(lambda x: not _MESSAGE_START.match(x.text), lines[at + 1 : at + 9])
-    after = (x.text.strip()[:_MAX_WRAPPED_LENGTH] for x in following if x.text.strip())
-    return " ".join((lines[at].text.strip(), *islice(after, _WRAPPED_LINES)))
 
 
 def _is_match(failure: Failure, text: str, wrapped: str) -> bool:

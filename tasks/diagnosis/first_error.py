@@ -1,7 +1,4 @@
-"""Find the first real error of a log.
-
-Consequences of other errors, and messages after which builds continue, do not count.
-"""
+"""Find real errors in a log, not consequences of other errors and not harmless messages."""
 
 import re
 from collections.abc import Iterable
@@ -78,11 +75,6 @@ class FirstError:
     line: int | None = None
 
 
-def find_first_error(lines: Iterable[LogLine]) -> FirstError | None:
-    """Return the first error that is not a consequence of another, None if none exists."""
-    return next((parse_error(line) for line in lines if is_error(line)), None)
-
-
 def find_error_or_last_line(lines: Iterable[LogLine]) -> FirstError | None:
     """Return the first real error; if none exists, the last line that is not blank."""
     last = None
@@ -101,18 +93,14 @@ def is_error(line: LogLine) -> bool:
 
 
 def is_noise(text: str) -> bool:
-    """Return True for a warning, a command, a CMake check or a source line.
-
-    Builds continue after such lines.
-    """
+    """Return True for a warning, a command, a CMake check or a source line."""
     return bool(_NOISE.search(text))
 
 
 def is_compiler_error(line: LogLine) -> bool:
     """Return True if the line is a compiler's error with a place in a source file."""
-    return bool(
-        is_error(line) and find_source_location(line.text) and _COMPILER_ERROR.search(line.text)
-    )
+    is_located = is_error(line) and find_source_location(line.text) is not None
+    return is_located and bool(_COMPILER_ERROR.search(line.text))
 
 
 def parse_error(line: LogLine) -> FirstError:

@@ -43,37 +43,27 @@ _MAX_ALIKE, _MAX_SHAPES = 20, 50_000
 
 
 def parse_log(path: Path, begun: int = 0) -> ParsedLog:
-    """Parse the log at `path` from the byte `begun` on.
-
-    Raises `TorchyardError` if the log is not readable.
-    """
+    """Parse the log at `path` from the byte `begun` on, or raise `TorchyardError`."""
     return ParsedLog(read_log(path, begun), path)
 
 
 def read_log(path: Path, begun: int = 0) -> Iterator[RawLine]:
     """Yield the relevant lines of the log, in order.
 
-    Lines before the byte `begun` are only counted. Raises `TorchyardError` if the log is not
-    readable.
+    Lines before the byte `begun` are only counted. Raises `TorchyardError` for an unreadable log.
     """
     try:
         with path.open("rb") as file:  # may be a pipe, which can be read only once
             wide = _detect_utf16(file.peek(_PEEK_BYTES)[:_PEEK_BYTES])
-            before = _skip_lines(file, begun)
-            yield from _select_lines(_number_blocks(_read_blocks(file, wide), before + 1))
+            number, rest = 1, begun
+            while rest > 0 and (block := file.read(min(rest, _BLOCK))):
+                number += block.count(b"\n")
+                rest -= len(block)
+            yield from _select_lines(_number_blocks(_read_blocks(file, wide), number))
     except OSError as error:
         message = f"the log cannot be read: {error.strerror or error}"
         hint = "name another log: doit diagnose --log FILE"
         raise TorchyardError(message, location=str(path), hint=hint) from error
-
-
-def _skip_lines(file: BufferedReader, end: int) -> int:
-    """Read up to the byte `end`, and return the number of lines that end before this byte."""
-    count = 0
-    while end > 0 and (block := file.read(min(end, _BLOCK))):
-        count += block.count(b"\n")
-        end -= len(block)
-    return count
 
 
 def _read_blocks(file: BufferedReader, wide: str) -> Iterator[bytes]:
@@ -158,33 +148,30 @@ class _UnmatchedLines:
         return indexes
 
 
-class _LineShapes:
-    """Counts of lines that differ only in numbers, to drop all but the first few."""
+def _is_new(line: bytes, counts: dict[bytes, int]) -> bool:
+    """Return True unless the line is a warning, or many lines before differ only in numbers.
 
-    def __init__(self) -> None:
-        self._counts: dict[bytes, int] = {}
-
-    def is_new(self, line: bytes) -> bool:
-        """Return True unless the line is a warning, or many lines of the same shape came before."""
-        if line.startswith(b"$ "):
-            return True  # a command of torchyard: the start of an attempt
-        if b"arning" in line and _WARNING_BYTES.search(line):
-            return False
-        shape = line[:300].translate(None, _DIGITS)
-        if len(self._counts) >= _MAX_SHAPES:
-            self._counts.clear()
-        self._counts[shape] = count = self._counts.get(shape, 0) + 1
-        return count <= _MAX_ALIKE
+    `counts` has the number of these lines by the text without digits.
+    """
+    if line.startswith(b"$ "):
+        return True  # a command of torchyard: the start of an attempt
+    if b"arning" in line and _WARNING_BYTES.search(line):
+        return False
+    shape = line[:300].translate(None, _DIGITS)
+    if len(counts) >= _MAX_SHAPES:
+        counts.clear()
+    counts[shape] = count = counts.get(shape, 0) + 1
+    return count <= _MAX_ALIKE
 
 
 def _select_lines(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Iterator[RawLine]:
     """Yield the head, the lines around keywords, and the end."""
     end: deque[tuple[int, bytes]] = deque(maxlen=_END_LINES)
     kept_count = last = head = 0
-    shapes = _LineShapes()
+    counts: dict[bytes, int] = {}
     for number, lines, words in blocks:
         head, after_block = head or number + _HEAD_LINES, number + len(lines)
-        keyword_numbers = [number + index for index in words if shapes.is_new(lines[index])]
+        keyword_numbers = [number + index for index in words if _is_new(lines[index], counts)]
         spans = [(one - _CONTEXT_BEFORE, one + _CONTEXT_AFTER + 1) for one in keyword_numbers]
         for first, after in ((number, head), *spans):
             for index in range(max(first, number, last + 1), min(after, after_block)):

@@ -1,7 +1,4 @@
-"""Clean the lines of a log, and assign each line to a Ninja edge or MSBuild project.
-
-Colours and the prefixes of CI systems are removed, and messages are translated to English.
-"""
+"""Clean and translate the lines of a log, and assign each to a Ninja edge or MSBuild project."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -119,10 +116,7 @@ _FRENCH_COLON = re.compile(r"(?<=\w) :(?=\s|$)")  # in English only MSVC prints 
 
 
 def translate_to_english(line: str) -> str:
-    """Return the line with foreign phrases and quotation marks replaced by English ones.
-
-    Other lines are returned unchanged.
-    """
+    """Return the line with foreign phrases and quotation marks replaced by English ones."""
     is_foreign = not line.isascii()
     if is_foreign:
         line = _GUILLEMETS.sub('"', line.translate(_PLAIN_CHARACTERS))
@@ -176,42 +170,28 @@ class LogLine:
     failed: bool | None = None
 
 
-def strip_decorations(text: str) -> str:
-    """Return the line without colours, CI timestamps, docker steps and pip's frame, in English."""
-    return translate_to_english(_LINE_PREFIX.sub("", strip_colors(text), count=1))
-
-
 def strip_colors(text: str) -> str:
     """Return the line without colours and other escape sequences."""
     return _ESCAPES.sub("", text).rstrip()[:_MAX_LINE_LENGTH]
 
 
-def is_debug(text: str, before: bool) -> bool:
-    """Return True for a `DEBUG` line of uv, and for the causes below it.
-
-    The attempt may have succeeded later. `before` says whether the previous line is debug output.
-    """
-    return text.startswith("DEBUG ") or (before and bool(_CAUSED_BY.match(text)))
-
-
 def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
     """Yield the cleaned lines, each with its edge or project. Debug output is skipped."""
-    unit, failed, debug = "", None, False
+    unit, debug = "", False
+    failed: bool | None = None
     for raw in raws:
-        text = strip_decorations(raw.text)
-        if debug := is_debug(text, debug):
+        text = translate_to_english(_LINE_PREFIX.sub("", strip_colors(raw.text), count=1))
+        # A `DEBUG` line of uv with its causes: the attempt may have succeeded later
+        debug = text.startswith("DEBUG ") or (debug and bool(_CAUSED_BY.match(text)))
+        if debug:
             continue
         if project := _PROJECT.match(text):
             yield LogLine(raw.number, text[project.end() :], f"project {project[1]}")
             continue
-        unit, failed = _track_edge(text, unit, failed)
+        if output := find_failed_output(text):
+            unit, failed = output, True
+        elif step := parse_ninja_step(text):
+            unit, failed = f"[{step.done}/{step.total}]", False
+        elif _EDGE_END.match(text):
+            unit, failed = "", None
         yield LogLine(raw.number, text, unit, failed)
-
-
-def _track_edge(text: str, unit: str, failed: bool | None) -> tuple[str, bool | None]:
-    """Return the edge that is current from this line on, and whether that edge failed."""
-    if output := find_failed_output(text):
-        return output, True
-    if step := parse_ninja_step(text):
-        return f"[{step.done}/{step.total}]", False
-    return ("", None) if _EDGE_END.match(text) else (unit, failed)

@@ -40,7 +40,13 @@ class _Requirement:
 
 def find_conflict(lines: Iterable[str]) -> str:
     """Return two conflicting requirements as a sentence, "" if none were found."""
-    requirements = list(_parse_requirements(_extract_explanation(lines)))
+    explanation: list[str] = []  # without uv's box-drawing characters
+    for line in lines:
+        if explanation and _EXPLANATION_END.search(line):
+            break
+        if explanation or _EXPLANATION_START.search(line):
+            explanation += _FRAME.sub(" ", line).split()
+    requirements = list(_parse_requirements(" ".join(explanation)))
     for one, other in combinations(requirements, 2):
         if one.name == other.name and _is_exclusive(one.specifier, other.specifier):
             # uv names a constraint after a dependency
@@ -48,17 +54,6 @@ def find_conflict(lines: Iterable[str]) -> str:
             origin = _CONSTRAINT if is_same_origin else other.who
             return f"{one.who} {one.text}, and {origin} {other.text}"
     return ""
-
-
-def _extract_explanation(lines: Iterable[str]) -> str:
-    """Return the resolver's explanation as one line, without uv's box-drawing characters."""
-    explanation: list[str] = []
-    for line in lines:
-        if explanation and _EXPLANATION_END.search(line):
-            break
-        if explanation or _EXPLANATION_START.search(line):
-            explanation.append(_FRAME.sub(" ", line))
-    return " ".join(" ".join(explanation).split())
 
 
 def _parse_requirements(text: str) -> Iterator[_Requirement]:

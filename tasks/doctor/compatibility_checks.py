@@ -12,17 +12,8 @@ from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.core.resolution import Combination
 from tasks.core.text_formatting import format_size
-from tasks.doctor.check_result import (
-    NO_PROFILE,
-    CheckResult,
-    Level,
-    Results,
-    format_command,
-    report_ok,
-    report_problem,
-    report_unchecked,
-    report_warning,
-)
+from tasks.doctor import check_result
+from tasks.doctor.check_result import report_ok, report_problem, report_unchecked, report_warning
 from tasks.doctor.machine_checks import is_in_build_folder, parse_tool_version
 from tasks.knowledge.cpp_extension import SKIP_CHECK_VARIABLE, VersionBounds, is_check_disabled
 from tasks.knowledge.cuda_toolkits import find_driver_floor
@@ -36,13 +27,16 @@ from tasks.planning.suggestions import WhatIf, format_suggestions, is_known_bad
 
 if TYPE_CHECKING:
     from tasks.core.model import Gpu
+    from tasks.doctor.check_result import CheckResult, Level, Results
     from tasks.doctor.host_facts import BuildTorch, HostFacts, Tool
     from tasks.knowledge import Knowledge
     from tasks.knowledge.gpus import NvidiaDriver
     from tasks.lock.opened_profile_io import Profile
     from tasks.stages.extensions.model import ExtensionJob
 
-_ACCEPT_HINT = format_command("doit doctor --accept", "to plan with the current GPUs and toolkits:")
+_ACCEPT_HINT = check_result.format_command(
+    "doit doctor --accept", "to plan with the current GPUs and toolkits:"
+)
 
 
 def check_toolkit_and_gpus(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
@@ -80,7 +74,9 @@ def _check_toolkit(s: HostFacts, profile: Profile | None) -> CheckResult:
 
 def _check_gpus(s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult:
     is_auto = profile is not None and profile.loaded.settings.target.gpus == "auto"
-    names = ", ".join(map(_format_gpu, nvidia.gpus))
+    sizes = (f", {format_size(gpu.memory_mib)}" if gpu.memory_mib else "" for gpu in nvidia.gpus)
+    pairs = zip(nvidia.gpus, sizes, strict=True)
+    names = ", ".join(f"{gpu.name} ({gpu.capability}{size})" for gpu, size in pairs)
     if nvidia.trouble or nvidia.lost:
         return _report_silent_gpus(nvidia, names, must_assume=is_auto and not s.host.gpus)
     if not names:
@@ -99,10 +95,11 @@ def _report_silent_gpus(nvidia: NvidiaDriver, names: str, *, must_assume: bool) 
     if not nvidia.trouble:
         message = f"{nvidia.lost} GPU{'s do' if nvidia.lost > 1 else ' does'} not respond"
         message = f"{names}; {message}" if names else message
-    hint = format_command("nvidia-smi", "restart the machine, or read the error message of:")
+    steps = "restart the machine, or read the error message of:"
+    hint = check_result.format_command("nvidia-smi", steps)
     if "mismatch" in nvidia.trouble.lower():
         steps = "restart the machine: the driver was upgraded while it was in use"
-        hint = format_command("sudo reboot", steps)
+        hint = check_result.format_command("sudo reboot", steps)
     if must_assume and not names:
         message += "; the build would assume another GPU"
         hint += '\nor name the GPU, for example target.gpus: ["RTX 4090"]'
@@ -110,14 +107,9 @@ def _report_silent_gpus(nvidia: NvidiaDriver, names: str, *, must_assume: bool) 
     return report_warning("cards", message, hint)
 
 
-def _format_gpu(gpu: Gpu) -> str:
-    memory = f", {format_size(gpu.memory_mib)}" if gpu.memory_mib else ""
-    return f"{gpu.name} ({gpu.capability}{memory})"
-
-
 def _check_targets(nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult:
     if profile is None:
-        return report_unchecked("targets", NO_PROFILE)
+        return report_unchecked("targets", check_result.NO_PROFILE)
     choice = profile.choice
     if not choice.targets:
         return report_ok("targets", f"no target GPU: {choice.targets_why}")
@@ -166,30 +158,27 @@ def _check_driver(
     except KnowledgeError:
         return report_unchecked("driver", f"the oldest driver for CUDA {cuda} is not known")
     if int(nvidia.driver.partition(".")[0]) >= floor:
-        return _check_ptx_support(nvidia, profile, f"{message}; CUDA {cuda} needs {floor}")
+        ptx_cuda = profile.choice.toolkit.version if profile.choice.ptx and nvidia.cuda else ""
+        # The driver compiles the PTX of the build (toolkits.yaml, `binary_rules`)
+        if not ptx_cuda or parse_major_minor(nvidia.cuda) >= parse_major_minor(ptx_cuda):
+            return report_ok("driver", f"{message}; CUDA {cuda} needs {floor}")
+        message = f"{nvidia.driver} compiles PTX up to CUDA {nvidia.cuda}"
+        message += f", not PTX of CUDA {ptx_cuda}"
+        return report_warning("driver", message, "install a newer driver, or set target.ptx: false")
     message = f"{nvidia.driver} is too old: CUDA {cuda} needs {floor} or later"
     url = "https://www.nvidia.com/drivers"
     hint = f"install driver {floor} or later ({url}), or set an older toolkit.version"
-    if not any(_can_run_on_gpu(gpu, nvidia, profile) for gpu in nvidia.gpus):
+    is_target = any(_can_run_on_gpu(gpu, nvidia, profile) for gpu in nvidia.gpus)
+    report = report_problem if is_target else report_warning
+    if not is_target:
         message += "; the build does not target the GPUs of this machine"
-        return report_warning("driver", message, hint)
-    return report_problem("driver", message, hint)
-
-
-def _check_ptx_support(nvidia: NvidiaDriver, profile: Profile, message: str) -> CheckResult:
-    """Check that the driver can compile the PTX of the build (toolkits.yaml, `binary_rules`)."""
-    cuda = profile.choice.toolkit.version
-    has_versions = profile.choice.ptx and nvidia.cuda and cuda
-    if not has_versions or parse_major_minor(nvidia.cuda) >= parse_major_minor(cuda):
-        return report_ok("driver", message)
-    message = f"{nvidia.driver} compiles PTX up to CUDA {nvidia.cuda}, not PTX of CUDA {cuda}"
-    return report_warning("driver", message, "install a newer driver, or set target.ptx: false")
+    return report("driver", message, hint)
 
 
 def check_torch_compilers(s: HostFacts, profile: Profile | None, _: Knowledge) -> Results:
     """Check torch-checks: whether torch's cpp_extension.py accepts the host compiler and nvcc."""
     if profile is None:
-        yield report_unchecked("torch-checks", NO_PROFILE)
+        yield report_unchecked("torch-checks", check_result.NO_PROFILE)
     elif not _list_cuda_extensions(s, profile) or not profile.choice.cuda:
         yield report_ok("torch-checks", "not needed: no CUDA extension is built")
     elif s.torch is None:
@@ -289,7 +278,7 @@ _LEVELS: dict[str, Level] = {"error": "problem", "warning": "warning", "info": "
 def check_known_bad(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
     """Check known-bad: yield a result for each known problem that applies, or one if none does."""
     if profile is None:
-        yield report_unchecked("known-bad", NO_PROFILE)
+        yield report_unchecked("known-bad", check_result.NO_PROFILE)
         return
     combination = build_combination(s, profile)
     too_old = find_too_old_versions(knowledge, combination)
@@ -305,7 +294,7 @@ def check_known_bad(s: HostFacts, profile: Profile | None, knowledge: Knowledge)
         elif level == "problem" and is_known_bad(knowledge, profile.choice, profile.host):
             suggestions = format_suggestions(profile.loaded.settings, profile.host, knowledge)
             hint += f"\nfor this profile: {suggestions}" if suggestions else ""
-        yield CheckResult("known-bad", level, finding.id, message, hint, finding.id)
+        yield check_result.CheckResult("known-bad", level, finding.id, message, hint, finding.id)
 
 
 def build_combination(s: HostFacts, profile: Profile) -> Combination:

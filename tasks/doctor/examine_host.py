@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING
 
 from tasks.core.check_ids import ALL_CHECK_IDS, CHECK_IDS, CheckId
 from tasks.core.errors import OFFLINE_HINT
-from tasks.doctor import compatibility_checks, folder_checks, machine_checks
-from tasks.doctor.check_result import (
-    NO_PROFILE,
-    CheckResult,
-    Results,
-    format_command,
-    format_install_hint,
-    report_ok,
-    report_problem,
-    report_unchecked,
-    report_warning,
-)
+from tasks.doctor import check_result, compatibility_checks, folder_checks, machine_checks
+from tasks.doctor.check_result import report_ok, report_problem, report_unchecked, report_warning
 from tasks.doctor.host_facts import ProbeRequest, RequiredUrl
 from tasks.knowledge.mirrors import apply_index_mirror, apply_mirror
 from tasks.knowledge.resource_estimates import ALL_PLACES
@@ -29,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
     from tasks.core.model import Host, Layout
+    from tasks.doctor.check_result import CheckResult, Results
     from tasks.doctor.host_facts import HostFacts
     from tasks.knowledge import Knowledge
     from tasks.lock.opened_profile_io import Profile
@@ -113,7 +104,7 @@ def check_network(s: HostFacts, profile: Profile | None, _: Knowledge) -> Result
         yield from (report_ok(check, message) for check in ("index", "git-hosts"))
         return
     if s.reach is None or profile is None:
-        reason = "no host was contacted" if profile else NO_PROFILE
+        reason = "no host was contacted" if profile else check_result.NO_PROFILE
         yield from (report_unchecked(check, reason) for check in ("index", "git-hosts"))
         return
     for url in s.reach:
@@ -187,10 +178,11 @@ def check_workers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
     elif not s.hands_on.path:
         program = DISTRIBUTOR_PROGRAMS[kind]
         message = f"{program} is not installed, so everything is compiled on this machine"
-        yield report_warning("workers", message, format_install_hint(knowledge, s, kind), program)
+        hint = check_result.format_install_hint(knowledge, s, kind)
+        yield report_warning("workers", message, hint, program)
     else:
         steps = "remove it from build.hosts, or start it in a network that you trust:"
-        hint = format_command(_DAEMON_COMMANDS[kind], steps)
+        hint = check_result.format_command(_DAEMON_COMMANDS[kind], steps)
         for host in s.workers:
             message = f"{host.url} does not answer: the build continues without it"
             if host.answers:

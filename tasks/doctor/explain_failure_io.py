@@ -12,12 +12,8 @@ from itertools import product
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from tasks.core.errors import (
-    CommandFailedError,
-    InterruptedRunError,
-    KnowledgeError,
-    TorchyardError,
-)
+from tasks.core import errors
+from tasks.core.errors import CommandFailedError, TorchyardError
 from tasks.core.text_formatting import format_size
 from tasks.diagnosis import diagnosis_text
 from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
@@ -73,10 +69,7 @@ def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: s
 def _find_arch_lines(
     tree: Path, subdirectory: str, pattern: re.Pattern[str]
 ) -> Iterator[tuple[Path, int]]:
-    """Yield file and number of each line with the arch, in `subdirectory` and then its parents.
-
-    A word such as `gencode` must be near the arch, since Python versions look like archs.
-    """
+    """Yield file and number of each line with the arch, in `subdirectory` and then its parents."""
     build_folder = tree / subdirectory
     parents = (parent for parent in build_folder.parents if parent.is_relative_to(tree))
     for folder, name in product((build_folder, *parents), _BUILD_FILES):
@@ -155,18 +148,24 @@ def explain_error(
 
     Writes the facts of the run beside the log. Returns None if no command with a log failed.
     """
-    failed = _find_failed_command(error)
+    failed: BaseException | None = error
+    while failed is not None and not isinstance(failed, CommandFailedError):
+        failed = None if isinstance(failed, errors.InterruptedRunError) else failed.__cause__
     if failed is None or failed.parsed_log is None:
         return None
     name, _, number = failed.location.rpartition(":")
     log = Path(name)
     if not number.isdecimal() or not log.is_file():
         return None
+    from tasks.runlog import build_history_io  # noqa: PLC0415 - needed only after a failure
+
+    history = getattr(stage.job, "runs", None)
+    last_runs = list(build_history_io.read_history(history))[-1:] if history else []
     facts = replace(
         memory.collect_facts(log),
         begun=failed.log_offset,
         code=failed.code,
-        jobs=_read_job_count(stage),
+        jobs=next((run["jobs"] for run in last_runs if isinstance(run.get("jobs"), int)), None),
         compiler=_read_compiler(stage, profile.layout.compute_manifest_path("deps")),
     )
     memory_monitor_io.write_facts(log, facts)
@@ -196,22 +195,6 @@ def _add_explanation(
     if first_error and isinstance(error, CommandFailedError) and error.exit_description:
         error.message = f"{error.exit_description}: {first_error.text}"
         error.location = f"{explanation.log}:{first_error.number}"
-
-
-def _find_failed_command(error: BaseException | None) -> CommandFailedError | None:
-    """Return `error` or the first of its causes that is a failed command, None if none exists."""
-    while error is not None and not isinstance(error, CommandFailedError):
-        error = None if isinstance(error, InterruptedRunError) else error.__cause__
-    return error
-
-
-def _read_job_count(stage: Stage) -> int | None:
-    """Return how many compilers ran at once at most in the last recorded run, None if unknown."""
-    from tasks.runlog import build_history_io  # noqa: PLC0415 - needed only after a failure
-
-    path = getattr(stage.job, "runs", None)
-    last_runs = list(build_history_io.read_history(path))[-1:] if path else []
-    return next((run["jobs"] for run in last_runs if isinstance(run.get("jobs"), int)), None)
 
 
 def _read_compiler(stage: Stage, deps: PurePath) -> str:
@@ -288,7 +271,6 @@ def suggest_other_torch(profile: Profile) -> str:
 
 
 def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str, str]:
-    """Return the placeholders for the failed extension, or for the PyTorch tree."""
     if stage and stage.kind == "extensions":
         name, job = stage.name.partition(":")[2], stage.job
         return {
@@ -302,7 +284,6 @@ def _build_stage_placeholders(profile: Profile, stage: Stage | None) -> dict[str
 
 
 def _build_cuda_placeholders(profile: Profile) -> dict[str, str]:
-    """Return the placeholders for the toolkit, its host compilers and a toolkit for all targets."""
     choice, knowledge = profile.choice, profile.knowledge
     cuda = choice.toolkit.version or choice.cuda or ""
     home = next((kit.home for kit in profile.host.toolkits if kit.release == cuda), "")
@@ -311,7 +292,7 @@ def _build_cuda_placeholders(profile: Profile) -> dict[str, str]:
     placeholders = {"cuda": cuda, "home": home, "toolkit_for_archs": other}
     try:
         toolkit = find_toolkit(knowledge, cuda)
-    except KnowledgeError:
+    except errors.KnowledgeError:
         return placeholders
     placeholders |= {"gcc": str(toolkit.gcc_max), "pypi_cuda": cuda if toolkit.pypi else ""}
     for number in range(toolkit.gcc_max, _OLDEST_GCC - 1, -1):

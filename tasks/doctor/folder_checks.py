@@ -6,28 +6,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tasks.core.text_formatting import format_short_list, format_size, format_size_range
-from tasks.doctor.check_result import (
-    NO_PROFILE,
-    CheckResult,
-    Results,
-    format_command,
-    report_ok,
-    report_problem,
-    report_unchecked,
-    report_warning,
-)
+from tasks.doctor import check_result
+from tasks.doctor.check_result import report_ok, report_problem, report_unchecked, report_warning
+from tasks.knowledge import resource_estimates as estimates
 from tasks.knowledge.costs import estimate_cost
-from tasks.knowledge.resource_estimates import (
-    MAX_BUILD_SUBPATH,
-    MAX_PATH,
-    NO_DISK_USAGE,
-    STARTED_BUILD_MIB,
-    TEMPORARY_FILES_MIB,
-)
 
 if TYPE_CHECKING:
     from pathlib import PurePath
 
+    from tasks.doctor.check_result import CheckResult, Results
     from tasks.doctor.host_facts import Disk, HostFacts, MissingSubmodules
     from tasks.knowledge import Knowledge
     from tasks.knowledge.resource_estimates import DiskUsage, Range
@@ -72,7 +59,11 @@ def check_folders(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
     else:
         # Without a profile, assume the disk usage of a prebuilt torch
         usage = profile.cost.disk_usage if profile else None
-        usage = usage or estimate_cost(knowledge, "prebuilt", 1, 0).disk_usage or NO_DISK_USAGE
+        usage = (
+            usage
+            or estimate_cost(knowledge, "prebuilt", 1, 0).disk_usage
+            or estimates.NO_DISK_USAGE
+        )
         yield from (_check_disk(s, disk, usage) for disk in s.disks)
         yield _check_filesystem(s, s.disks)
     yield from _check_paths(s, profile)
@@ -82,13 +73,16 @@ def check_folders(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
 
 def _check_disk(s: HostFacts, disk: Disk, disk_usage: DiskUsage) -> CheckResult:
     place, (minimum, maximum) = disk.main_place, disk_usage.sum_places(disk.holds)
-    is_short = disk.free_mib < TEMPORARY_FILES_MIB[0]
+    is_short = disk.free_mib < estimates.TEMPORARY_FILES_MIB[0]
     if place in _MAYBE_PRESENT and "temporary files" in disk.holds and is_short:
         place = "temporary files"  # these cannot exist before the build
     if place == "temporary files":
-        minimum, maximum = TEMPORARY_FILES_MIB
+        minimum, maximum = estimates.TEMPORARY_FILES_MIB
     elif s.begun and place != "install.into":
-        minimum, maximum = min(minimum, STARTED_BUILD_MIB[0]), min(maximum, STARTED_BUILD_MIB[1])
+        minimum, maximum = (
+            min(minimum, estimates.STARTED_BUILD_MIB[0]),
+            min(maximum, estimates.STARTED_BUILD_MIB[1]),
+        )
     message = f"{format_size(disk.free_mib)} free for {_describe_disk(disk)} ({disk.path})"
     temporary = "TEMP" if s.host.system == "windows" else "TMPDIR"
     alternatives = {
@@ -119,7 +113,7 @@ def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> CheckResult:
     elif s.wsl and build.kind in _WSL_FILESYSTEMS:
         message += ", a disk of Windows, which is many times slower in WSL"
         command = "git clone <this checkout> ~/torchyard"
-        hint = format_command(command, "clone the checkout to WSL's own disk:")
+        hint = check_result.format_command(command, "clone the checkout to WSL's own disk:")
     else:
         return report_ok("filesystem", f"{build.kind} for the build")
     return report_warning("filesystem", message, hint)
@@ -159,14 +153,14 @@ def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
     if s.long_paths:
         return report_ok("long-paths", "Windows accepts paths of more than 260 characters")
     build: PurePath = profile.layout.build if profile else s.root
-    remaining = MAX_PATH - len(str(build))
+    remaining = estimates.MAX_PATH - len(str(build))
     key = r"HKLM:\SYSTEM\CurrentControlSet\Control\FileSystem"
     command = f"New-ItemProperty {key} LongPathsEnabled -Value 1 -PropertyType DWORD -Force; "
     command += "git config --global core.longpaths true"
-    hint = format_command(command, "run in PowerShell as an administrator:")
+    hint = check_result.format_command(command, "run in PowerShell as an administrator:")
     message = f"long paths are off: {remaining} characters are left below {build}"
-    if profile and profile.choice.strategy == "source" and remaining < MAX_BUILD_SUBPATH:
-        message += f", but PyTorch's tree needs {MAX_BUILD_SUBPATH}"
+    if profile and profile.choice.strategy == "source" and remaining < estimates.MAX_BUILD_SUBPATH:
+        message += f", but PyTorch's tree needs {estimates.MAX_BUILD_SUBPATH}"
         return report_problem("long-paths", message, hint)
     return report_warning("long-paths", message, hint)
 
@@ -192,7 +186,8 @@ def check_leftovers(s: HostFacts, profile: Profile | None, knowledge: Knowledge)
                 running = ", ".join(leftover.processes)
                 message = f"a run was killed in {leftover.where}"
                 message += f"; still running: {running}" if running else ""
-                hint = format_command("doit build", "continue; the next run stops what still runs:")
+                steps = "continue; the next run stops what still runs:"
+                hint = check_result.format_command("doit build", steps)
                 yield report_warning("leftovers", message, hint)
 
 
@@ -211,14 +206,14 @@ def check_write_access(s: HostFacts, profile: Profile | None, knowledge: Knowled
         else:
             place = "on PATH" if unsafe.kind == "PATH" else "part of the build"
             message = f"{unsafe.path} is {place}, and every user of this machine may write to it"
-            hint = format_command(f"chmod o-w {unsafe.path}")
+            hint = check_result.format_command(f"chmod o-w {unsafe.path}")
         yield report_warning("trust", message, hint)
 
 
 def check_submodules(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
     """Check submodules: whether extensions in the user's folders lack submodules."""
     if profile is None:
-        yield report_unchecked("submodules", NO_PROFILE)
+        yield report_unchecked("submodules", check_result.NO_PROFILE)
     elif s.unfetched is None:
         yield report_unchecked("submodules")
     elif not s.unfetched:
@@ -249,7 +244,7 @@ def _report_missing_submodules(
     message = f"{folders} {verb} missing or empty, and {missing.extension} {consequence} {pronoun}"
     tree = f'"{missing.tree}"' if " " in str(missing.tree) else str(missing.tree)
     if missing.cloned:
-        hint = format_command(f"git -C {tree} submodule update --init --recursive")
+        hint = check_result.format_command(f"git -C {tree} submodule update --init --recursive")
     else:
         hint = f"{tree} is not a git clone: replace it with one made by git clone --recursive"
     report = report_problem if is_needed and not optional else report_warning
@@ -260,7 +255,7 @@ def check_merge_conflicts(s: HostFacts, profile: Profile | None, knowledge: Know
     """Check conflicts: yield a problem for each source folder with merge conflicts."""
     del knowledge
     if profile is None:
-        yield report_unchecked("conflicts", NO_PROFILE)
+        yield report_unchecked("conflicts", check_result.NO_PROFILE)
     elif s.unmerged is None:
         yield report_unchecked("conflicts")
     elif not s.unmerged:

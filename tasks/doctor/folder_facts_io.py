@@ -10,14 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from tasks.core.errors import CommandFailedError, MissingToolError, TorchyardError
-from tasks.doctor.host_facts import (
-    Disk,
-    Leftover,
-    MissingSubmodules,
-    ProbeRequest,
-    UnmergedCheckout,
-    UnsafePath,
-)
+from tasks.doctor import host_facts
+from tasks.doctor.host_facts import Disk, Leftover, ProbeRequest, UnsafePath
 from tasks.stages.install import target_interpreter_io
 from tasks.system import files, git, process_group
 from tasks.system.files import find_existing_ancestor, has_content, is_accessible
@@ -156,10 +150,12 @@ def find_unsafe_paths(request: ProbeRequest) -> tuple[UnsafePath, ...] | None:
 # Syntax: git-config(1), "Syntax"; keys: gitmodules(5)
 _GITMODULES_SECTION = re.compile(r"^\s*\[", re.M)
 _GITMODULES_PATH = re.compile(r"^\s*path\s*=\s*\"?([^\"#;\n]+?)\"?\s*(?:[#;].*)?$", re.M | re.I)
-_NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.M | re.I)
+_NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.M | re.I)  # git never fetches these
 
 
-def find_missing_submodules(request: ProbeRequest) -> tuple[MissingSubmodules, ...] | None:
+def find_missing_submodules(
+    request: ProbeRequest,
+) -> tuple[host_facts.MissingSubmodules, ...] | None:
     """Return the missing submodules of the user's extensions, None without a profile.
 
     The folder that is built, the folder that is copied, and the git work tree around them may have
@@ -174,15 +170,14 @@ def find_missing_submodules(request: ProbeRequest) -> tuple[MissingSubmodules, .
             for tree in dict.fromkeys((source, copied_root, work_tree)):
                 if empty := tuple(_find_empty_submodules(tree, copied_root)):
                     is_clone = (tree / ".git").exists()
-                    found.append(MissingSubmodules(extension, source, tree, empty, is_clone))
+                    found.append(
+                        host_facts.MissingSubmodules(extension, source, tree, empty, is_clone)
+                    )
     return tuple(found) if request.build else None
 
 
 def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
-    """Yield the empty submodules of `tree` that are below the folder `copied` or contain it.
-
-    git never fetches submodules with `update = none`.
-    """
+    """Yield the empty submodules of `tree` that are below the folder `copied` or contain it."""
     if not (gitmodules := tree / ".gitmodules").is_file():
         return
     text = gitmodules.read_text(encoding="utf-8", errors="replace")
@@ -195,11 +190,11 @@ def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
             yield place
 
 
-def find_merge_conflicts(request: ProbeRequest) -> tuple[UnmergedCheckout, ...] | None:
+def find_merge_conflicts(request: ProbeRequest) -> tuple[host_facts.UnmergedCheckout, ...] | None:
     """Return the user's checkouts with merge conflicts; None without a profile or without git."""
     try:
         unmerged = tuple(
-            UnmergedCheckout(setting, f"in {folder} {conflict}", conflict.hint)
+            host_facts.UnmergedCheckout(setting, f"in {folder} {conflict}", conflict.hint)
             for setting, folder in request.checkouts
             if (conflict := git.find_conflicts(folder))
         )

@@ -21,31 +21,14 @@ from tasks.core.check_ids import CheckId
 from tasks.core.deps_model import CompilerLimits
 from tasks.core.errors import CommandFailedError, MissingToolError, redact_secrets
 from tasks.core.model import Command, Interpreter
-from tasks.doctor import folder_facts_io
-from tasks.doctor.host_facts import (
-    VARIABLES,
-    BuildTorch,
-    HostFacts,
-    InstalledExtension,
-    Memory,
-    ProbeRequest,
-    RequiredUrl,
-    ShadowingTorch,
-    Tool,
-    VisualStudio,
-)
+from tasks.doctor import folder_facts_io, host_facts
+from tasks.doctor.host_facts import VARIABLES, InstalledExtension, ProbeRequest, RequiredUrl, Tool
 from tasks.knowledge.cpp_extension import CPP_EXTENSION_PATH, parse_cpp_extension
 from tasks.settings.compile_workers import DISTRIBUTOR_PROGRAMS
 from tasks.system import environments, git, interpreters, shell, source_trees
 from tasks.system.environments import find_site_folder, list_site_folders
-from tasks.system.hardware import (
-    capacity,
-    host_probe,
-    msvc_toolsets,
-    nvidia,
-    operating_system,
-    toolchain,
-)
+from tasks.system.hardware import capacity, msvc_toolsets, nvidia, operating_system, toolchain
+from tasks.system.hardware.host_probe import read_nvcc_version
 from tasks.system.network import package_indexes
 
 DEADLINE = 1.5  # seconds in total for all hosts
@@ -155,14 +138,14 @@ def _read_glibc_version(request: ProbeRequest) -> str:
     return ""
 
 
-def _measure_memory(_: ProbeRequest) -> Memory:
+def _measure_memory(_: ProbeRequest) -> host_facts.Memory:
     import psutil  # noqa: PLC0415 - not at load
 
     swap_mib = None
     with contextlib.suppress(RuntimeError):  # Windows' performance counters may be disabled
         swap_mib = int(psutil.swap_memory().total // _BYTES_PER_MIB)
     control_groups = capacity.find_control_groups()
-    return Memory(
+    return host_facts.Memory(
         total_mib=psutil.virtual_memory().total // _BYTES_PER_MIB,
         limit_mib=capacity.find_memory_limit(control_groups),
         available_mib=capacity.measure_memory(control_groups).available_mib,
@@ -183,18 +166,18 @@ def _read_python_bits(python: str) -> int | None:
         return None
 
 
-def _find_build_torch(request: ProbeRequest) -> BuildTorch | None:
+def _find_build_torch(request: ProbeRequest) -> host_facts.BuildTorch | None:
     if not request.build:
         return None
     venv = list_site_folders(request.venv) if request.venv else ()
     torch = interpreters.find_torch([Path(request.torch).parent] if request.torch else [*venv])
     if torch is None:
-        return BuildTorch()
+        return host_facts.BuildTorch()
     text = ""
     with contextlib.suppress(OSError):
         file = Path(torch.folder) / CPP_EXTENSION_PATH
         text = file.read_text(encoding="utf-8", errors="replace")
-    return BuildTorch(torch.version, torch.cuda, parse_cpp_extension(text))
+    return host_facts.BuildTorch(torch.version, torch.cuda, parse_cpp_extension(text))
 
 
 def _list_extensions_without_cuda(request: ProbeRequest) -> frozenset[str]:
@@ -206,7 +189,7 @@ def _list_extensions_without_cuda(request: ProbeRequest) -> frozenset[str]:
     return frozenset(names)
 
 
-def _find_shadowing_torches(request: ProbeRequest) -> Iterator[ShadowingTorch]:
+def _find_shadowing_torches(request: ProbeRequest) -> Iterator[host_facts.ShadowingTorch]:
     python_path = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     conda = os.environ.get("CONDA_PREFIX")
     folders: dict[Any, Iterable[Path]] = {
@@ -216,10 +199,10 @@ def _find_shadowing_torches(request: ProbeRequest) -> Iterator[ShadowingTorch]:
     }
     for how, folder in ((how, folder) for how, group in folders.items() for folder in group):
         if torch := interpreters.find_torch([folder]):
-            yield ShadowingTorch(how, torch.folder, torch.version)
+            yield host_facts.ShadowingTorch(how, torch.folder, torch.version)
     for name in ("torch.py", "torch/__init__.py"):
         if (torch_file := Path(request.root) / name).is_file():
-            yield ShadowingTorch("checkout", str(torch_file))
+            yield host_facts.ShadowingTorch("checkout", str(torch_file))
 
 
 def _find_user_site(python: Interpreter) -> Path:
@@ -281,7 +264,7 @@ def _find_setuptools(venv: PurePath | None) -> Tool:
     return Tool()
 
 
-def find_visual_studios() -> tuple[VisualStudio, ...] | None:
+def find_visual_studios() -> tuple[host_facts.VisualStudio, ...] | None:
     """Return all Visual Studio installations, None if vswhere is not available."""
     if (rows := msvc_toolsets.run_vswhere("-all", "-prerelease")) is None:
         return None
@@ -290,7 +273,7 @@ def find_visual_studios() -> tuple[VisualStudio, ...] | None:
         toolset = ""
         with contextlib.suppress(OSError):
             toolset = (Path(folder) / _TOOLSET).read_text(encoding="utf-8-sig").strip()
-        studios.append(VisualStudio(name, version, folder, tools=toolset))
+        studios.append(host_facts.VisualStudio(name, version, folder, tools=toolset))
     return tuple(studios)
 
 
@@ -317,7 +300,7 @@ def _find_windows_kits() -> Path | None:
 def _find_nvcc(request: ProbeRequest) -> Tool | None:
     if not (home := request.toolkit_home):
         return None
-    version = host_probe.read_nvcc_version(Path(home))
+    version = read_nvcc_version(Path(home))
     return Tool(toolchain.build_nvcc_path(home), version) if version else Tool()
 
 
@@ -365,7 +348,7 @@ _WINDOWS_READERS: _Readers = {
 }
 
 
-def read_host_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> HostFacts:
+def read_host_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> host_facts.HostFacts:
     """Return the facts that `checks` need. Network probes run while the other facts are read."""
     wait_for_facts = _start_network_probes(request, checks)
     readers = _READERS | (_WINDOWS_READERS if request.host.system == "windows" else {})
@@ -374,4 +357,4 @@ def read_host_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> HostFa
         for fact, (users, read_fact) in readers.items()
         if not users or users & checks
     }
-    return HostFacts(request.host, request.root, **facts, **wait_for_facts())
+    return host_facts.HostFacts(request.host, request.root, **facts, **wait_for_facts())

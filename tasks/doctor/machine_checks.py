@@ -11,30 +11,18 @@ from tasks.core.check_ids import CheckId
 from tasks.core.deps_model import MIN_NINJA_VERSION
 from tasks.core.errors import KnowledgeError
 from tasks.core.text_formatting import format_size
-from tasks.doctor.check_result import (
-    NO_PROFILE,
-    CheckResult,
-    Results,
-    format_command,
-    format_install_hint,
-    report_ok,
-    report_problem,
-    report_unchecked,
-    report_warning,
-)
+from tasks.doctor import check_result
+from tasks.doctor.check_result import report_ok, report_problem, report_unchecked, report_warning
 from tasks.doctor.host_facts import VARIABLES
+from tasks.knowledge import resource_estimates as estimates
 from tasks.knowledge.costs import estimate_cost
 from tasks.knowledge.host_compilers import MSVC_INSTALL_COMMAND
-from tasks.knowledge.resource_estimates import (
-    CUDA_COMPILER_MIB,
-    CXX_COMPILER_MIB,
-    SWAP_ADVISED_BELOW,
-)
 from tasks.knowledge.torch_releases import find_release
 from tasks.knowledge.versions import parse_major_minor
 
 if TYPE_CHECKING:
     from tasks.core.deps_model import DepsJob
+    from tasks.doctor.check_result import CheckResult, Results
     from tasks.doctor.host_facts import HostFacts, Memory, ShadowingTorch
     from tasks.knowledge import Knowledge
     from tasks.lock.opened_profile_io import Profile
@@ -65,7 +53,8 @@ def check_machine(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
         yield report_ok("locale", s.encoding)
     else:
         message = f"{s.encoding} cannot represent all characters of names and messages"
-        yield report_warning("locale", message, format_command("export LC_ALL=C.UTF-8"))
+        hint = check_result.format_command("export LC_ALL=C.UTF-8")
+        yield report_warning("locale", message, hint)
     yield _check_variables(s)
 
 
@@ -95,7 +84,7 @@ def _check_os(s: HostFacts, profile: Profile | None) -> CheckResult:
 
 def _check_memory(memory: Memory, profile: Profile | None, knowledge: Knowledge) -> CheckResult:
     with_cuda = profile is None or profile.choice.toolkit.provider != "none"
-    compiler_mib = CUDA_COMPILER_MIB if with_cuda else CXX_COMPILER_MIB
+    compiler_mib = estimates.CUDA_COMPILER_MIB if with_cuda else estimates.CXX_COMPILER_MIB
     jobs = max(1, min(memory.cores, memory.available_mib // compiler_mib))
     size = format_size(memory.limit_mib)
     if memory.limit_mib < memory.total_mib:
@@ -131,17 +120,22 @@ def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckR
     if memory.swap_mib is None:
         return report_unchecked("swap", "this system does not report the size of its swap")
     message = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
-    if memory.swap_mib or memory.limit_mib >= SWAP_ADVISED_BELOW or not _compiles_torch(profile):
+    if (
+        memory.swap_mib
+        or memory.limit_mib >= estimates.SWAP_ADVISED_BELOW
+        or not _compiles_torch(profile)
+    ):
         return report_ok("swap", message)
     if s.host.system == "windows":
         command = "SystemPropertiesPerformance.exe"
-        hint = format_command(command, "set a page file of 16 GB or more:")
+        hint = check_result.format_command(command, "set a page file of 16 GB or more:")
     elif s.wsl:
         steps = "write swap=16GB under [wsl2] in %UserProfile%\\.wslconfig, then run in Windows:"
-        hint = format_command("wsl --shutdown", steps)
+        hint = check_result.format_command("wsl --shutdown", steps)
     else:
         command = "sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && "
-        hint = format_command(f"{command}sudo mkswap /swapfile && sudo swapon /swapfile")
+        command += "sudo mkswap /swapfile && sudo swapon /swapfile"
+        hint = check_result.format_command(command)
     message = f"{message}, and {format_size(memory.limit_mib)} of memory"
     return report_warning("swap", message, hint)
 
@@ -166,7 +160,7 @@ def check_python(s: HostFacts, profile: Profile | None, knowledge: Knowledge) ->
         yield report_ok("uv", s.uv.path)
     else:
         message = "uv cannot run, so pip installs packages, which is slower"
-        yield report_warning("uv", message, format_command("pip install uv"))
+        yield report_warning("uv", message, check_result.format_command("pip install uv"))
     if s.shadows is None:
         yield report_unchecked("torch-shadow")
     elif not s.shadows:
@@ -188,7 +182,7 @@ def _check_interpreter(s: HostFacts) -> CheckResult:
     if s.host.system == "windows" and "WindowsApps" in python.path:
         message += " comes from the Microsoft Store, which protects its folder"
         command = "winget install Python.Python.3.12"
-        hint = format_command(command, "install Python from python.org:")
+        hint = check_result.format_command(command, "install Python from python.org:")
         return report_warning("python", message, hint)
     return report_ok("python", f"{message}, 64-bit")
 
@@ -215,7 +209,9 @@ def _report_shadowing_torch(s: HostFacts, shadow: ShadowingTorch) -> CheckResult
 def _check_extension_names(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
     """Check names: warn about packages of other projects that have the name of an extension."""
     if s.installed is None:
-        reason = NO_PROFILE if profile is None else "installed packages were not inspected"
+        reason = (
+            check_result.NO_PROFILE if profile is None else "installed packages were not inspected"
+        )
         yield report_unchecked("names", reason)
         return
     has_conflict = False
@@ -226,14 +222,16 @@ def _check_extension_names(s: HostFacts, profile: Profile | None, knowledge: Kno
         has_conflict = True
         message = f"{item.name} {item.version} in {item.folder} came from the package index"
         message += f". {extension.warnings[0]}" if extension.warnings else ""
-        hint = format_command(f"{s.host.python.path} -m pip uninstall {item.name}")
+        hint = check_result.format_command(f"{s.host.python.path} -m pip uninstall {item.name}")
         yield report_warning("names", message, hint)
     if not has_conflict:
         yield report_ok("names", "no package of another project has the name of an extension")
 
 
 _REQUIRED_NINJA = Version(MIN_NINJA_VERSION)
-_REINSTALL_HINT = format_command("doit clean deps && doit deps", "install the build tools again:")
+_REINSTALL_HINT = check_result.format_command(
+    "doit clean deps && doit deps", "install the build tools again:"
+)
 
 
 def check_build_tools(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
@@ -255,9 +253,9 @@ def _check_git(s: HostFacts, job: DepsJob | None, knowledge: Knowledge) -> Check
     if s.git.path:
         return report_ok("git", f"{s.git.version} at {s.git.path}")
     if s.host.system == "macos":
-        hint = format_command("xcode-select --install")
+        hint = check_result.format_command("xcode-select --install")
     else:
-        hint = format_install_hint(knowledge, s, "git")
+        hint = check_result.format_install_hint(knowledge, s, "git")
     if job and job.git_needed:
         message = f"git is not installed, but is required {job.git_needed}"
         return report_problem("git", message, hint)
@@ -341,7 +339,8 @@ def check_compilers(s: HostFacts, profile: Profile | None, knowledge: Knowledge)
         yield report_ok("windows-sdk", ", ".join(s.windows_sdk))
     else:
         message = "no Windows SDK is installed: it contains windows.h and the C libraries"
-        hint = format_command(MSVC_INSTALL_COMMAND, "install it with the recommended components:")
+        steps = "install it with the recommended components:"
+        hint = check_result.format_command(MSVC_INSTALL_COMMAND, steps)
         yield report_problem("windows-sdk", message, hint)
 
 
@@ -352,7 +351,11 @@ def _check_compiler(s: HostFacts, knowledge: Knowledge) -> CheckResult:
         reason = f": {s.cxx.why}" if s.cxx.why else ""
         return report_ok("compiler", f"{s.cxx.version} at {s.cxx.path}{reason}")
     command = _INSTALL_COMMANDS.get(s.host.system)
-    install = format_command(command) if command else format_install_hint(knowledge, s, "compiler")
+    install = (
+        check_result.format_command(command)
+        if command
+        else check_result.format_install_hint(knowledge, s, "compiler")
+    )
     message = s.cxx.why or "no C++ compiler is installed"
     return report_problem("compiler", message, s.cxx.todo or install)
 
@@ -369,10 +372,13 @@ def _check_visual_studio(s: HostFacts) -> CheckResult:
         setup = r'"%ProgramFiles(x86)%\Microsoft Visual Studio\Installer\setup.exe"'
         options = "--add Microsoft.VisualStudio.Workload.VCTools --includeRecommended --passive"
         command = f'{setup} modify --installPath "{incomplete.folder}" {options}'
-        return report_problem("visual-studio", message, format_command(command, "run in cmd:"))
+        hint = check_result.format_command(command, "run in cmd:")
+        return report_problem("visual-studio", message, hint)
     if s.cxx and s.cxx.path:
         message = "vswhere found no Visual Studio; the compiler comes from this command prompt"
-        hint = format_command(MSVC_INSTALL_COMMAND, "to build outside of this command prompt:")
+        steps = "to build outside of this command prompt:"
+        hint = check_result.format_command(MSVC_INSTALL_COMMAND, steps)
         return report_warning("visual-studio", message, hint)
     message = "no Visual Studio with the C++ tools is installed"
-    return report_problem("visual-studio", message, format_command(MSVC_INSTALL_COMMAND))
+    hint = check_result.format_command(MSVC_INSTALL_COMMAND)
+    return report_problem("visual-studio", message, hint)

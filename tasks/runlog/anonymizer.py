@@ -77,8 +77,14 @@ class Anonymizer:
         patterns.append((_OTHER_HOMES, "~"))
         for names, replacement in ((self.hosts, "HOST"), (self.users, "USER")):
             for name in _sort_by_length(names):
-                if name.lower() not in _GENERIC_NAMES:
-                    patterns.append((_compile_name_pattern(name), replacement))
+                if name.lower() in _GENERIC_NAMES:
+                    continue
+                word = re.escape(name)
+                pattern = re.compile(rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])", re.IGNORECASE)
+                if len(name) < 3:  # only a path component, or directly before the `@` of an address
+                    short = rf"(?<=[\\/]){word}(?=[\\/]|$)|(?<![A-Za-z0-9]){word}(?=@)"
+                    pattern = re.compile(short)
+                patterns.append((pattern, replacement))
         return (*patterns, (_MAIL_ADDRESS, "MAIL"))
 
 
@@ -86,13 +92,6 @@ def _compile_folder_pattern(path: str, then: str = r"(?![\w-])") -> re.Pattern[s
     """Return a pattern for paths that begin with the directory `path`, with any path separators."""
     parts = map(re.escape, re.split(_PATH_SEPARATOR, path.rstrip("\\/")))
     return re.compile(rf"{_PATH_START}{_PATH_SEPARATOR.join(parts)}{then}", re.IGNORECASE)
-
-
-def _compile_name_pattern(name: str) -> re.Pattern[str]:
-    word = re.escape(name)
-    if len(name) < 3:  # a short name must be a path component or precede the `@` of an address
-        return re.compile(rf"(?<=[\\/]){word}(?=[\\/]|$)|(?<![A-Za-z0-9]){word}(?=@)")
-    return re.compile(rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])", re.IGNORECASE)
 
 
 def _sort_by_length(names: Iterable[str]) -> list[str]:

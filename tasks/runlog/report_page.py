@@ -74,13 +74,13 @@ def describe_host(run: Run) -> Iterator[TextRow]:
         yield "memory", format_size(memory)
     gpus = run.host.get("gpus")
     if isinstance(gpus, list | tuple):
-        yield "GPUs", ", ".join(map(_format_gpu, gpus)) or "none found"
-
-
-def _format_gpu(gpu: Any) -> str:
-    if not isinstance(gpu, Mapping):
-        return str(gpu)
-    return f"{gpu.get('name', 'unnamed')} ({gpu.get('capability', 'unknown')})"
+        texts = (
+            f"{gpu.get('name', 'unnamed')} ({gpu.get('capability', 'unknown')})"
+            if isinstance(gpu, Mapping)
+            else str(gpu)
+            for gpu in gpus
+        )
+        yield "GPUs", ", ".join(texts) or "none found"
 
 
 def list_failures(run: Run) -> Iterator[tuple[StageRun, tuple[TextRow, ...]]]:
@@ -166,7 +166,11 @@ def format_markdown(run: Run, title: str, results: BuildResults) -> str:
 
 def _format_list(rows: Iterable[TextRow]) -> Iterator[str]:
     for key, value in rows:
-        code = _format_inline_code(value)
+        text = " ".join(value.split())
+        # Inline code, fenced by more backticks than the text has in a row
+        fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+        pad = " " if "`" in {text[:1], text[-1:]} else ""
+        code = f"{fence}{pad}{text}{pad}{fence}" if text else "(empty)"
         yield f"- {_escape_markdown(key)}: {code}" if key else f"  - {code}"
 
 
@@ -180,15 +184,6 @@ def _format_results(results: BuildResults) -> Iterator[TextRow]:
     for check in results.checks:
         if check.status == "failed":
             yield f"validate: {check.name}", check.detail
-
-
-def _format_inline_code(text: str) -> str:
-    """Return `text` as Markdown inline code, fenced by more backticks than `text` has in a row."""
-    if not (text := " ".join(text.split())):
-        return "(empty)"
-    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
-    pad = " " if text[0] == "`" or text[-1] == "`" else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
 
 
 def _escape_markdown(text: str) -> str:
@@ -206,6 +201,9 @@ def build_page_values(
     """Return the template values. `newest` is True if no later run changed the build results."""
     edges = run_statistics.list_edges(run)
     outcomes = describe_outcomes(run)
+    cache_counts = (
+        (one.name, one.cache.get("hits"), one.cache.get("misses")) for one in run.stages
+    )
     return {
         "run": run,
         "headline": title,
@@ -226,7 +224,11 @@ def build_page_values(
         "lost": run_statistics.find_slowest(one for one in edges if one.edge.failed),
         "slowest": run_statistics.find_slowest(edges),
         "folders": run_statistics.summarize_folders(edges),
-        "caches": list(_list_cache_counts(run)),
+        "caches": [
+            (name, hits, misses)
+            for name, hits, misses in cache_counts
+            if isinstance(hits, int) and isinstance(misses, int) and hits + misses
+        ],
         "compared": compared,
         "warnings": list(list_warnings(run)),
         "said": [one for one in run.messages if one.kind != "warn"],
@@ -277,6 +279,10 @@ def _summarize_edges(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
     first, last = run_statistics.compute_span(edges)
     seconds = sum(edge.seconds for edge in edges)
     samples = report_graphics.list_samples(run)
+
+    def compute_maximum(counts: Iterable[int | None]) -> int | None:
+        return max((count for count in counts if count is not None), default=None)
+
     return {
         "edges": len(edges),
         "failed": sum(edge.failed for edge in edges),
@@ -284,19 +290,8 @@ def _summarize_edges(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
         "span": last - first,
         "lanes": max(run_statistics.assign_slots(edges)) + 1,
         "mean": seconds / (last - first) if last > first else 0.0,
-        "peak": _compute_maximum(edge.peak_mib for edge in edges),
-        "used": _compute_maximum(one.used_mib for one in samples),
-        "limit": _compute_maximum(one.limit_mib for one in samples),
-        "withheld": _compute_maximum(one.held_back for one in samples),
+        "peak": compute_maximum(edge.peak_mib for edge in edges),
+        "used": compute_maximum(one.used_mib for one in samples),
+        "limit": compute_maximum(one.limit_mib for one in samples),
+        "withheld": compute_maximum(one.held_back for one in samples),
     }
-
-
-def _compute_maximum(counts: Iterable[int | None]) -> int | None:
-    return max((count for count in counts if count is not None), default=None)
-
-
-def _list_cache_counts(run: Run) -> Iterator[tuple[str, int, int]]:
-    for stage in run.stages:
-        hits, misses = (stage.cache.get(name) for name in ("hits", "misses"))
-        if isinstance(hits, int) and isinstance(misses, int) and hits + misses:
-            yield stage.name, hits, misses

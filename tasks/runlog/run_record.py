@@ -193,6 +193,12 @@ def parse_run(lines: Iterable[str]) -> Run:
     if not begin or begin.get("event") != "begin" or begin.get("schema") != RECORD_SCHEMA:
         raise ValueError(f"the first line is not a begin event of schema {RECORD_SCHEMA}")
     valid_events = [event for event in events[1:] if event]
+    events_by_stage: dict[str, list[Mapping[str, Any]]] = {}
+    for event in valid_events:
+        name = parse_text(event.get("stage"))
+        if name and event.get("event") in {"stage", "sample", "edges", "done"}:
+            events_by_stage.setdefault(name, []).append(event)
+    stages = (_parse_stage(name, found) for name, found in events_by_stage.items())
     end = next((event for event in valid_events if event.get("event") == "end"), {})
     return Run(
         when=parse_text(begin.get("when")),
@@ -207,11 +213,9 @@ def parse_run(lines: Iterable[str]) -> Run:
             StageNode(parse_text(item.get("name")), parse_items(item.get("after"), str))
             for item in parse_items(begin.get("stages"), dict)
         ),
-        stages=_parse_stages(valid_events),
+        stages=tuple(sorted(stages, key=lambda one: one.began)),
         messages=tuple(
-            LoggedMessage(
-                _read_time(one), *map(parse_text, map(one.get, ("stage", "kind", "text")))
-            )
+            LoggedMessage(_read_time(one), *map(parse_text, map(one.get, _MESSAGE_FIELDS)))
             for one in valid_events
             if one.get("event") == "said"
         ),
@@ -220,16 +224,6 @@ def parse_run(lines: Iterable[str]) -> Run:
         seconds=max(map(_read_time, valid_events), default=0.0),
         unread=sum(event is None for event in events[:-1]),  # except the last: a kill truncates it
     )
-
-
-def _parse_stages(events: Iterable[Mapping[str, Any]]) -> tuple[StageRun, ...]:
-    by_name: dict[str, list[Mapping[str, Any]]] = {}
-    for event in events:
-        name = parse_text(event.get("stage"))
-        if name and event.get("event") in {"stage", "sample", "edges", "done"}:
-            by_name.setdefault(name, []).append(event)
-    stages = [_parse_stage(name, stage_events) for name, stage_events in by_name.items()]
-    return tuple(sorted(stages, key=lambda one: one.began))
 
 
 def _parse_stage(name: str, events: list[Mapping[str, Any]]) -> StageRun:

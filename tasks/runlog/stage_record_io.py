@@ -1,7 +1,7 @@
 """Write and read the stage record next to a manifest, which shows why a stage must run again."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
@@ -46,16 +46,22 @@ def find_rebuild_reasons(stage: Stage, explain: ChangeExplainer = lambda _: ()) 
     changes = canonical_json.find_changes(last["inputs"], inputs)
     if reasons := tuple(describe_input_changes(stage.kind, changes)):
         return reasons
-    if reasons := tuple(_explain_changed_manifests(stage, last["reads"], explain)):
-        return reasons
+    digests = _compute_digests(stage.inputs)
+    changed = {name for name, digest in digests.items() if last["reads"].get(name) != digest}
+    explanations = {path.name: explain(path) for path in stage.inputs if path.name in changed}
+    explained = [line for lines in explanations.values() for line in lines]
+    if silent := [name for name, lines in explanations.items() if not lines]:
+        explained.append(f"{', '.join(silent)} changed")
+    if explained:
+        return tuple(explained)
     paths = map(Path, (*stage.outputs, *stage.extra_outputs))
     first = stage.outputs[0].name
     if missing := [path.name for path in paths if not path.exists()]:
         command = last.get("removed_by")
         removal = f": {command} removed it" if command else ", as after a failure or doit clean"
         return (f"{', '.join(missing)} is missing{removal * (missing[0] == first)}",)
-    changed = f"the manifest {first} was changed after the stage wrote it"
-    return () if has_intact_manifests(stage) else (changed,)
+    edited = f"the manifest {first} was changed after the stage wrote it"
+    return () if has_intact_manifests(stage) else (edited,)
 
 
 def note_removal(manifest: PurePath, command: str) -> None:
@@ -64,17 +70,6 @@ def note_removal(manifest: PurePath, command: str) -> None:
     with suppress(OSError, ValueError, TypeError):
         record = json.loads(path.read_text(encoding="utf-8"))
         write_atomic(path, format_canonical_json({**record, "removed_by": command}))
-
-
-def _explain_changed_manifests(
-    stage: Stage, before: Mapping[str, str], explain: ChangeExplainer
-) -> Iterator[str]:
-    now = _compute_digests(stage.inputs)
-    changed = {name for name, digest in now.items() if before.get(name) != digest}
-    explanations = {path.name: explain(path) for path in stage.inputs if path.name in changed}
-    yield from (line for lines in explanations.values() for line in lines)
-    if silent := [name for name, lines in explanations.items() if not lines]:
-        yield f"{', '.join(silent)} changed"
 
 
 UNFINISHED = "the last run failed or did not finish"

@@ -47,11 +47,9 @@ def _validate_tree(profile: str, merged: Tree) -> LoadedSettings:
     # Settings files are shared and displayed
     url, location = settings.build.cache_remote or "", origin.get("build.cache_remote", "")
     if redact_secrets(url) != url and not location.upper().startswith(ENV_PREFIX):
-        raise SettingsError(
-            "build.cache_remote: this URL contains a password",
-            location=location,
-            hint=f"set the URL in the environment instead: {ENV_PREFIX}BUILD__CACHE_REMOTE",
-        )
+        message = "build.cache_remote: this URL contains a password"
+        hint = f"set the URL in the environment instead: {ENV_PREFIX}BUILD__CACHE_REMOTE"
+        raise SettingsError(message, location=location, hint=hint)
     places = {**origin, **dict(yaml_tree.list_item_origins(merged))}
     return LoadedSettings(profile, settings, origin, places)
 
@@ -77,11 +75,9 @@ def _read_layer_files(config: Path, profile: str, local: str | None) -> list[Tre
     profiles = list_profiles(config)
     if profile not in profiles:
         local = "config/local.yaml counts in every profile; " if profile == "local" else ""
-        raise SettingsError(
-            f'there is no profile "{profile}"{format_did_you_mean(profile, profiles)}',
-            location="config/profiles",
-            hint=f"{local}choose one of: {', '.join(profiles)}",
-        )
+        message = f'there is no profile "{profile}"{format_did_you_mean(profile, profiles)}'
+        hint = f"{local}choose one of: {', '.join(profiles)}"
+        raise SettingsError(message, location="config/profiles", hint=hint)
     local_file = config / "local.yaml"
     paths = [config / "default.yaml", config / "profiles" / f"{profile}.yaml"]
     if local is None and local_file.is_file():
@@ -113,11 +109,8 @@ def _build_environment_tree(environ: Mapping[str, str]) -> Tree:
             branch = branch.setdefault(key, {}) if isinstance(branch, dict) else branch
             default = getattr(default, key, None)
         if not isinstance(branch, dict) or keys[-1] in branch:
-            raise SettingsError(
-                f"this variable and another one set {'.'.join(keys)}",
-                location=name,
-                hint="unset one of the two variables",
-            )
+            message = f"this variable and another one set {'.'.join(keys)}"
+            raise SettingsError(message, location=name, hint="unset one of the two variables")
         is_switch = isinstance(getattr(default, keys[-1], None), bool)
         value = _SWITCH_WORDS.get(text.lower(), text) if is_switch else text
         branch[keys[-1]] = yaml_tree.parse_variable_value(value, name)
@@ -134,8 +127,6 @@ def read_yaml_text(path: Path, name: str) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SettingsError(
-            f"the file is not UTF-8: {error.reason}",
-            location=format_location(name, error.object.count(b"\n", 0, error.start)),
-            hint="save the file as UTF-8",
-        ) from error
+        message, hint = f"the file is not UTF-8: {error.reason}", "save the file as UTF-8"
+        location = format_location(name, error.object.count(b"\n", 0, error.start))
+        raise SettingsError(message, location=location, hint=hint) from error

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import product
+from itertools import product, starmap
 
 from tasks.core.errors import SettingsError
 from tasks.core.text_formatting import format_did_you_mean
@@ -34,14 +34,16 @@ def expand_matrix(matrix: Matrix) -> dict[str, MatrixEntry]:
     """Return every matrix entry by name, in the order of the axes, or raise `SettingsError`."""
     entries = list(_apply_includes(matrix))
     unique_entries = [dict(items) for items in dict.fromkeys(tuple(one.items()) for one in entries)]
-    named_entries = [(_format_entry_name(entry), entry) for entry in unique_entries if entry]
+    named_entries = [
+        ("-".join(filter(None, starmap(_format_axis_value, entry.items()))) or "auto", entry)
+        for entry in unique_entries
+        if entry
+    ]
     for name, count in Counter(name for name, _ in named_entries).items():
         if count > 1:
-            raise SettingsError(
-                f'{count} builds of the matrix would have the name "{name}"',
-                location="matrix",
-                hint="remove the duplicates: use the same name for a GPU everywhere",
-            )
+            message = f'{count} builds of the matrix would have the name "{name}"'
+            hint = "remove the duplicates: use the same name for a GPU everywhere"
+            raise SettingsError(message, location="matrix", hint=hint)
     return dict(named_entries)
 
 
@@ -88,11 +90,6 @@ def _list_combinations(matrix: Matrix) -> Iterator[dict[str, AxisValue]]:
 def _list_axis_values(entry: MatrixCombination) -> dict[str, AxisValue]:
     values = ((axis, getattr(entry, axis)) for axis in AXIS_KEYS)
     return {axis: value for axis, value in values if value is not None}
-
-
-def _format_entry_name(entry: MatrixEntry) -> str:
-    parts = (_format_axis_value(axis, value) for axis, value in entry.items())
-    return "-".join(filter(None, parts)) or "auto"
 
 
 def _format_axis_value(axis: str, value: AxisValue) -> str:

@@ -101,10 +101,9 @@ def check_gpu_name(name: str) -> str:
 def reject_secret_name(name: str) -> str:
     """Reject a variable with a secret name, because env is written to scripts and manifests."""
     if is_secret_name(name):
-        raise ValueError(
-            f"{name} looks like a secret, but this setting is written to files and logs: "
-            "put the secret into the configuration of the tool that needs it"
-        )
+        why = "looks like a secret, but this setting is written to files and logs"
+        hint = "put the secret into the configuration of the tool that needs it"
+        raise ValueError(f"{name} {why}: {hint}")
     return name
 
 

@@ -47,11 +47,9 @@ def parse_yaml_tree(text: str, name: str) -> Tree:
     if node is None or node.tag == "tag:yaml.org,2002:null":
         return {}
     if not isinstance(node, yaml.MappingNode):
-        raise SettingsError(
-            "the file must hold keys and values",
-            location=format_location(name, node.start_mark.line),
-            hint='write each setting as "key: value"',
-        )
+        location = format_location(name, node.start_mark.line)
+        hint = 'write each setting as "key: value"'
+        raise SettingsError("the file must hold keys and values", location=location, hint=hint)
     return _build_tree(node, name)
 
 
@@ -144,12 +142,11 @@ def _convert_node(node: yaml.Node | None, name: str) -> Any:
 
 def _require_plain_tag(node: yaml.Node, name: str) -> None:
     if node.tag not in _PLAIN_TAGS:
-        raise SettingsError(
-            f"the YAML tag {node.tag} is not accepted",
-            location=format_location(name, node.start_mark.line),
-            hint="write plain text, numbers, true/false, lists and mappings; "
-            "quote a text that looks like a date",
-        )
+        message = f"the YAML tag {node.tag} is not accepted"
+        location = format_location(name, node.start_mark.line)
+        hint = "write plain text, numbers, true/false, lists and mappings; "
+        hint += "quote a text that looks like a date"
+        raise SettingsError(message, location=location, hint=hint)
 
 
 def rename_old_keys(tree: Tree) -> Iterator[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path, PurePath
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -488,6 +487,9 @@ def test_suggestion_names_installed_toolkit(profile: Profile) -> None:
     assert said.startswith('set toolkit.version: "12.8" in config/profiles/mine.yaml')
 
 
-def test_stage_without_compilers_has_no_job_count(profile: Profile) -> None:
-    bare = cast(Stage, SimpleNamespace(job=SimpleNamespace(), room="deps", name="deps"))
-    assert explain_failure_io._read_job_count(bare) is None
+def test_stage_without_compilers_has_no_job_count(tmp_path: Path, profile: Profile) -> None:
+    log = tmp_path / "deps.log"
+    explained(profile, failing(log, "fatal error: no such package"), "deps")
+    facts = memory_monitor_io.read_facts(log)
+    assert facts is not None
+    assert facts.jobs is None
