@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -79,10 +80,16 @@ def find_problems(value: Any, annotation: Any, path: KeyPath = ()) -> Iterator[P
                     yield from find_problems(key, key_type, (*path, key))
                     yield from find_problems(item, value_type, (*path, key))
                 return
-    try:
-        convert(value, annotation, strict=False)
-    except ValidationError:
+    accepts_none = type(None) in get_args(annotation)
+    if not (value is None and accepts_none) and not any(_is_valid(value, v) for v in variants):
         yield Problem(path, value, *_describe_wrong_value(value, variants))
+
+
+def _is_valid(value: Any, variant: Any) -> bool:
+    with suppress(ValidationError):
+        convert(value, variant, strict=False)
+        return True
+    return False
 
 
 def _find_section_problems(
