@@ -94,9 +94,18 @@ def find_cache(program: str) -> CompilerCache | None:
     installed = toolchain.find_program(program) if kind else None
     if not installed or not kind or parse_major_minor(installed.version) < _MIN_VERSIONS[kind]:
         return None
-    keys = _find_sccache_settings()
     if kind == "ccache":
-        keys = tuple(sorted(read_ccache_settings(installed.path, shell.build_host_env())))
+        settings = sorted(read_ccache_settings(installed.path, shell.build_host_env()))
+        return CompilerCache(kind, installed.path, installed.version, tuple(settings))
+    home = Path.home()
+    paths = (
+        os.environ.get("SCCACHE_CONF", ""),
+        Path(os.environ.get("XDG_CONFIG_HOME", home / ".config")) / "sccache" / "config",
+        home / "Library" / "Application Support" / "Mozilla.sccache" / "config",
+        Path(os.environ.get("APPDATA", home)) / "Mozilla" / "sccache" / "config" / "config",
+    )
+    has_config = any(path and Path(path).is_file() for path in paths)
+    keys = ("basedirs", "size") if has_config else ()  # what the user's file may set
     return CompilerCache(kind, installed.path, installed.version, keys)
 
 
@@ -197,18 +206,6 @@ def read_ccache_settings(ccache: str, env: Mapping[str, str]) -> dict[str, str]:
     # a line is "(FILE) max_size = 50.0G"
     pattern = r"^\((?!default\)|environment\))[^\n]*?\) (\w+) = ?(.*)"
     return dict(re.findall(pattern, output, re.MULTILINE))
-
-
-def _find_sccache_settings() -> tuple[str, ...]:
-    """Return the keys that the user's sccache configuration file may set, () without a file."""
-    home = Path.home()
-    paths = (
-        os.environ.get("SCCACHE_CONF", ""),
-        Path(os.environ.get("XDG_CONFIG_HOME", home / ".config")) / "sccache" / "config",
-        home / "Library" / "Application Support" / "Mozilla.sccache" / "config",
-        Path(os.environ.get("APPDATA", home)) / "Mozilla" / "sccache" / "config" / "config",
-    )
-    return ("basedirs", "size") if any(path and Path(path).is_file() for path in paths) else ()
 
 
 # ccache caches nothing for cl.exe if CL is set, and torchyard sets CL for CUDA 13.2 and later

@@ -67,10 +67,7 @@ _PROBE_SOURCES = {"probe.c": _C_PROBE, "probe.cpp": _CXX_PROBE + _C_PROBE}
 def find_usable_workers(
     settings: DistributionSettings, program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> tuple[Worker, ...]:
-    """Return the workers that can be used. Warn about each unusable worker with the reason.
-
-    `compilers` are the C and the C++ compiler. `program` is the path of distcc or icecc.
-    """
+    """Return the workers that `program`, distcc or icecc, can use. Warn about each other worker."""
     key = (settings, program, *compilers)
     with _PROBE_LOCK:
         if key not in _usable_workers:

@@ -149,13 +149,11 @@ def _probe_server(url: str) -> str:
 
 
 def _ping_redis(line: socket.socket, account: cache_urls.CacheAccount) -> str:
-    """Return the error of a redis PING, "" if it succeeds.
-
-    Arguments are sent with their lengths, so that a password can contain any character.
-    """
+    """Return the error of a redis PING, "" if it succeeds."""
     credentials = [word for word in (account.user, account.password) if word]
     for words in (["AUTH", *credentials] if credentials else [], ["PING"]):
         if words:
+            # with their lengths, so that a password can contain any character
             parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
             line.sendall(f"*{len(words)}\r\n{''.join(parts)}".encode())
             answer = line.recv(512).decode(errors="replace")

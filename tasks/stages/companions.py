@@ -57,10 +57,7 @@ class Companion:
 def resolve_companions(
     settings: Settings, choice: Resolution, knowledge: Knowledge
 ) -> tuple[Companion, ...]:
-    """Return the companion packages in the settings, in their order.
-
-    Raises `SettingsError` if a companion package does not exist for this torch.
-    """
+    """Return the companion packages. Raises `SettingsError` if one does not exist for torch."""
     return tuple(
         _resolve_triton(settings, choice, knowledge)
         if name == "triton"
@@ -159,10 +156,16 @@ def _resolve_triton(settings: Settings, choice: Resolution, knowledge: Knowledge
             raise _create_unpaired_error(name, choice)
         reason = f"{torch} requires triton {numbers[0]}; {package} is not verified"
         return Companion(name, "wheel", reason, f"{package}=={numbers[0]}.*")
-    if specifier and _has_triton_dependency(settings, choice):
+    is_official = choice.strategy == "prebuilt" and settings.torch.index == "auto"
+    is_official |= choice.strategy == "existing" and _is_official_torch(choice)
+    # the METADATA of the official wheels for Linux and CUDA requires triton
+    if specifier and is_official and choice.cuda is not None:
         reason = f"the official wheel of {torch} requires {name}{specifier}"
         return Companion(name, "with torch", reason)
-    if choice.strategy == "source" and not (specifier and _is_release_tree(settings, choice)):
+    source = settings.source
+    has_tag = source.ref == "auto" or bool(_RELEASE_TAG.fullmatch(source.ref))
+    is_edited = source.path or source.tarball or find_release_channel(choice.torch)
+    if choice.strategy == "source" and (not specifier or not has_tag or is_edited):
         reason = "PyTorch's tree names the commit of triton"
         return Companion(name, "wheel", reason, package, facts.pins["index"], pinned=True)
     if not specifier:
@@ -180,26 +183,12 @@ def _create_unpaired_error(name: str, choice: Resolution) -> SettingsError:
     )
 
 
-def _has_triton_dependency(settings: Settings, choice: Resolution) -> bool:
-    """Return True for the official wheels for Linux and CUDA: their METADATA requires triton."""
-    is_official = choice.strategy == "prebuilt" and settings.torch.index == "auto"
-    is_official |= choice.strategy == "existing" and _is_official_torch(choice)
-    return is_official and choice.cuda is not None
-
-
 def _is_official_torch(choice: Resolution) -> bool:
     """Return True if the version is that of an official wheel.
 
     Every official wheel names its CUDA (`+cu130`) or the CPU in `torch.version`, except on macOS.
     """
     return choice.system == "macos" or bool(_OFFICIAL_VERSION.search(choice.torch))
-
-
-def _is_release_tree(settings: Settings, choice: Resolution) -> bool:
-    """Return True if the source tree is a published release according to its tag."""
-    source = settings.source
-    has_tag = source.ref == "auto" or bool(_RELEASE_TAG.fullmatch(source.ref))
-    return has_tag and not (source.path or source.tarball or find_release_channel(choice.torch))
 
 
 def _find_companion_index(choice: Resolution, knowledge: Knowledge) -> str:

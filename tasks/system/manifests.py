@@ -41,6 +41,14 @@ def read_manifest(path: PurePath, kind: type[T]) -> T:
         raise TorchyardError(message, location=str(path), hint=hint) from error
 
 
+def find_manifest(path: PurePath, kind: type[T]) -> T | None:
+    """Return the outputs in a manifest, or None if it is missing or not a `kind`."""
+    try:
+        return read_manifest(path, kind)
+    except TorchyardError:
+        return None
+
+
 def parse_json(text: bytes | str, kind: type[T]) -> T:
     """Parse a JSON text into the dataclass `kind`; raise `ValueError` if it does not match."""
     adapter: Any = _build_adapter(kind)  # type: ignore[arg-type]  # every type is hashable

@@ -178,7 +178,9 @@ def test_extension_build_gets_no_credentials(
     job = yard.extension(extension)
     ccache = CompilerCache("ccache", script(tmp_path / "ccache", CCACHE.format(seen=seen)), "4.9")
     wrapped = {"CC": (ccache.path, "cc")}
-    manifests.write_manifest(job.caching, CacheEnvironment(ccache, {}, {}, wrapped))
+    manifests.write_manifest(
+        job.layout.compute_manifest_path("cache-env"), CacheEnvironment(ccache, {}, {}, wrapped)
+    )
     assert built(job).name.startswith("toyext-1.0")
     shared = f"remote_storage = redis://{PASSWORD}@cache.example\n"
     assert seen.read_text(encoding="utf-8").startswith(shared)

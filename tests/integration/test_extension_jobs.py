@@ -97,11 +97,11 @@ def test_an_extension_takes_its_jobs_from_the_pool_of_all_builds(
 ) -> None:
     job = yard.extension(extension, CC=compiler(tmp_path, SLOW))
     with jobserver_io.join_jobserver(
-        Path(job.pool), MOST, lambda _: GovernorDecision(MOST), {}
+        Path(job.layout.jobserver), MOST, lambda _: GovernorDecision(MOST), {}
     ) as pool:
         assert built(job).name.startswith("toyext-1.0")
         assert pool.peak_jobs == min(MOST, 3)
-        watch = TokenPipe(Path(job.pool) / "tokens")
+        watch = TokenPipe(Path(job.layout.jobserver) / "tokens")
         wait_for(lambda: watch.count_tokens() == MOST - 1)
         watch.close()
     (env,) = environments_of(extension)

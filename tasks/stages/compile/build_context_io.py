@@ -105,10 +105,7 @@ def _read_build_spec(job: CompileJob) -> tuple[BackendName, DepsManifest, BuildS
 
 
 def read_build_context(job: CompileJob, environment: Environment | None = None) -> BuildContext:
-    """Return the build context from the manifests, the tree and the build folder; change nothing.
-
-    `environment` is used instead of the one in env.json, unless it is None.
-    """
+    """Return the build context. `environment` replaces the one in env.json, unless it is None."""
     manifest = job.layout.compute_manifest_path("env")
     planned = environment or manifests.read_manifest(manifest, Environment)
     name, deps, spec = _read_build_spec(job)

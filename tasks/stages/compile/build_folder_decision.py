@@ -95,16 +95,17 @@ def choose_folder_action(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> FolderDecision:
-    """Return the action that a build folder needs, with the changes that require it.
-
-    `cache` is the content of CMakeCache.txt; it is empty if no configure has finished.
-    """
+    """Return the action for a build folder. `cache` is empty if no configure has finished."""
     if not cache:
         return FolderDecision("configure")
-    changes = [
-        *_list_requested_changes(rules, cache, before, requested),
-        *_list_cache_edits(rules, cache, before, requested),
-    ]
+    changes = list(_list_requested_changes(rules, cache, before, requested))
+    previous_requests = {**before.variables, **before.toolchain}
+    for _, name, entry, value in list_expected_entries(rules, requested):
+        # a user or a failed reconfigure changed this entry after the configure
+        configured, current = before.held.get(entry), cache.get(entry, "")
+        is_edited = configured is not None and not is_same_value(configured, current)
+        if is_edited and is_same_value(previous_requests.get(name, ""), value):
+            changes.append(FolderChange(name, current, value, "reconfigure"))
     if before.pending is not None:  # some of its values may be in the folder
         changes.append(FolderChange("unfinished", "did not finish", "again", "reconfigure"))
     severity = max((_EFFECT_SEVERITY.index(change.effect) for change in changes), default=0)
@@ -118,10 +119,7 @@ def _list_requested_changes(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
-    """Yield the variables and tools that were added, removed or changed since the last configure.
-
-    An unfinished configure counts too, since CMake may have applied some of the values.
-    """
+    """Yield the variables and tools that changed since the last, maybe unfinished, configure."""
     old, new = ({**one.variables, **one.toolchain} for one in (before, requested))
     pending = {**old, **(before.pending or {})}
     for name in sorted({*old, *new, *pending}):
@@ -138,21 +136,6 @@ def _list_requested_changes(
                 continue  # the new value is the one that CMake chose by default
         value = pending_value if is_requested_again else old_value
         yield FolderChange(name, value, new_value, rule.effect)
-
-
-def _list_cache_edits(
-    rules: tuple[FolderRule, ...],
-    cache: Mapping[str, str],
-    before: ConfigureFingerprint,
-    requested: ConfigureFingerprint,
-) -> Iterator[FolderChange]:
-    """Yield the cache entries that a user or a failed reconfigure changed after the configure."""
-    previous_requests = {**before.variables, **before.toolchain}
-    for _, name, entry, value in list_expected_entries(rules, requested):
-        configured, current = before.held.get(entry), cache.get(entry, "")
-        is_edited = configured is not None and not is_same_value(configured, current)
-        if is_edited and is_same_value(previous_requests.get(name, ""), value):
-            yield FolderChange(name, current, value, "reconfigure")
 
 
 def build_reconfigure_arguments(

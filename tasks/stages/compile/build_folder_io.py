@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -40,10 +40,7 @@ _TOOL_ENTRIES = {
 
 
 def read_cmake_cache(folder: PurePath, *, unfinished: bool = False) -> dict[str, str]:
-    """Return the entries of CMakeCache.txt by name; empty if no configure has finished.
-
-    With `unfinished`, the entries of an unfinished configure are returned, too.
-    """
+    """Return the entries of CMakeCache.txt, {} before a finished configure unless `unfinished`."""
     cache = Path(folder) / "CMakeCache.txt"
     if not cache.is_file() or not (unfinished or (Path(folder) / "build.ninja").is_file()):
         return {}
@@ -176,7 +173,16 @@ def compute_library_digest(folders: Iterable[PurePath], start: PurePath, cache: 
     with contextlib.suppress(OSError, ValueError):
         old_digests = manifests.parse_json(Path(cache).read_bytes(), dict[str, tuple[str, str]])
     total = hashlib.sha256()
-    for path in sorted(path for folder in folders for path in _find_libraries(Path(folder))):
+    paths = (
+        path
+        for folder in map(Path, folders)
+        for path in folder.rglob("*")
+        if _LIBRARY_NAME.fullmatch(path.name)
+        and path.is_file()
+        # CMake compiles libraries in these folders to test the compiler
+        and _SKIPPED_FOLDERS.isdisjoint(path.relative_to(folder).parts)
+    )
+    for path in sorted(paths):
         name, status = Path(os.path.relpath(path, start)).as_posix(), path.stat()
         # without the inode's change time, which changes with hard links by the wheel stage
         state = f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
@@ -189,11 +195,3 @@ def compute_library_digest(folders: Iterable[PurePath], start: PurePath, cache: 
     if new_digests != old_digests:
         files.write_atomic(Path(cache), json.dumps(new_digests))
     return total.hexdigest()
-
-
-def _find_libraries(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        # CMake compiles libraries in these folders to test the compiler
-        is_test = not _SKIPPED_FOLDERS.isdisjoint(path.relative_to(folder).parts)
-        if _LIBRARY_NAME.fullmatch(path.name) and path.is_file() and not is_test:
-            yield path

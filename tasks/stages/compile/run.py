@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile, islice, takewhile
 from pathlib import Path
@@ -104,16 +103,29 @@ def _build_and_record(
 ) -> None:
     """Configure and compile, and append the run to the build history, even if it failed."""
     started, old_log = time.monotonic(), build_history_io.read_ninja_log(context.folder)
-    env, log = _compute_environment(context, job), Path(job.log).with_suffix(".cache.log")
-    cache = _find_active_cache(context, job)
+    source = manifests.read_manifest(job.layout.compute_manifest_path("source"), SourceTree)
+    env = context.environment.build_child_environment(shell.build_host_env())
+    # it changes with every commit, so the configure fingerprint omits it
+    env = add_source_date(env, source.date)
+    launcher = context.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
+    cache = _find_active_cache(job, launcher)
+    log = Path(job.log)
     distribution = distribute.CompileDistribution(env)
     measurement = cache_program_io.CacheMeasurement(env)
     try:
         remote_env = open_remote_environment(cache, job.cache_remote, env, job.build)
         with (
             remote_env as coordinator,
-            _start_distribution(context, job, coordinator) as distribution,
-            cache_program_io.measure_cache(cache, distribution.env, log) as measurement,
+            distribute.distribute_compilations(
+                job.workers,
+                launcher,
+                [coordinator.get(name, "") for name in ("CC", "CXX")],
+                coordinator,
+                log.with_suffix(".workers.log"),
+            ) as distribution,
+            cache_program_io.measure_cache(
+                cache, distribution.env, log.with_suffix(".cache.log")
+            ) as measurement,
         ):
             _configure_folder(context, statistics, job, measurement.env)
             _compile_folder(context, job, statistics, (measurement, distribution.slots), old_log)
@@ -136,33 +148,13 @@ def _build_and_record(
         print_line(f"slowest: {', '.join(map(str, slow))}")
 
 
-def _compute_environment(context: BuildContext, job: CompileJob) -> dict[str, str]:
-    """Return the environment of the build commands.
-
-    SOURCE_DATE_EPOCH changes with every commit, so the configure fingerprint omits it.
-    """
-    env = context.environment.build_child_environment(shell.build_host_env())
-    manifest = job.layout.compute_manifest_path("source")
-    return add_source_date(env, manifests.read_manifest(manifest, SourceTree).date)
-
-
-def _find_active_cache(context: BuildContext, job: CompileJob) -> CompilerCache:
+def _find_active_cache(job: CompileJob, launcher: str) -> CompilerCache:
     """Return the compiler cache that the build folder uses, which can differ from cache.json."""
     path = Path(job.layout.compute_manifest_path("cache"))
     cache = manifests.read_manifest(path, CompilerCache) if path.exists() else CompilerCache()
-    launcher = context.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     if launcher and cache_program_io.parse_cache_kind(launcher) != cache.kind:
         return cache_program_io.find_cache(launcher) or CompilerCache()
     return cache
-
-
-def _start_distribution(
-    context: BuildContext, job: CompileJob, env: Mapping[str, str]
-) -> AbstractContextManager[distribute.CompileDistribution]:
-    launcher = context.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
-    compilers = [env.get(name, "") for name in ("CC", "CXX")]
-    log = Path(job.log).with_suffix(".workers.log")
-    return distribute.distribute_compilations(job.workers, launcher, compilers, env, log)
 
 
 def _configure_folder(

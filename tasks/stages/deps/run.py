@@ -72,9 +72,9 @@ def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
 
 
 def _read_toolchain_stamps(deps: DepsManifest, used: CompilerCache) -> ToolchainStamps:
-    nvcc = [toolchain.build_nvcc_path(deps.toolkit.home)] if deps.toolkit else []
+    nvcc = toolchain.build_nvcc_path(deps.toolkit.home) if deps.toolkit else ""
     sdk = msvc_toolsets.find_sdk_header(deps.msvc)
-    paths = [path for path in (deps.cc.path, deps.cxx.path, used.path, sdk, *nvcc) if path]
+    paths = filter(None, (deps.cc.path, deps.cxx.path, used.path, sdk, nvcc))
     return ToolchainStamps({path: toolchain.stamp_program(path) for path in paths})
 
 
@@ -119,10 +119,7 @@ def _require_python_headers(python: str) -> None:
 
 
 def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
-    """Return the CUDA toolkit, None if the build uses none.
-
-    Raises `MissingToolError` if the planned toolkit is not installed any more.
-    """
+    """Return the toolkit, None if none is used. Raises `MissingToolError` if it was uninstalled."""
     if job.toolkit_provider == "none":
         return None
     if job.toolkit_provider != "pypi":
@@ -144,10 +141,7 @@ def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
 
 
 def list_toolkit_pins(site: Path, packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the exact versions of the packages and their dependencies, as install constraints.
-
-    Other NVIDIA packages in `site` are left out: each release of torch installs other ones.
-    """
+    """Return the exact versions of the packages and their dependencies, as install constraints."""
     installed = read_installed_packages(site)
     required = resolve_required_names(packages, installed)
     return tuple(sorted(installed[name].pin for name in required))
@@ -199,10 +193,7 @@ def _prepare_environment(job: DepsJob) -> str:
 
 
 def _ensure_venv(job: DepsJob, uv: str | None) -> None:
-    """Create the venv, or keep an existing one with the same Python and toolkit packages.
-
-    With other toolkit packages it is created again: the build could find files of both toolkits.
-    """
+    """Create the venv. Keep one with the same Python and CUDA toolkit packages."""
     base_version = interpreters.find_interpreter(job.base).version
     toolkit_digest = compute_text_sha256(format_canonical_json(job.toolkit_packages))
     python = environments.find_venv_python(job.venv)

@@ -1,7 +1,6 @@
 """Check in every run if the interpreter, the compilers and the locked packages are unchanged."""
 
 from tasks.core.deps_model import DepsJob, ToolchainStamps
-from tasks.core.errors import TorchyardError
 from tasks.core.pip_requirements import describe_version_mismatches
 from tasks.system import environments, manifests
 from tasks.system.hardware import toolchain
@@ -12,11 +11,9 @@ def is_stale(job: DepsJob) -> bool:
     # an upgrade of the base interpreter can remove the interpreter of the venv
     if not job.existing and not environments.find_venv_python(job.venv).exists():
         return True
-    try:
-        stamps = manifests.read_manifest(job.stamps, ToolchainStamps)
-    except TorchyardError:
+    if not (found := manifests.find_manifest(job.stamps, ToolchainStamps)):
         return True
-    upgraded = any(toolchain.stamp_program(path) != stamp for path, stamp in stamps.files.items())
+    upgraded = any(toolchain.stamp_program(path) != stamp for path, stamp in found.files.items())
     return upgraded or bool(list_unlocked(job))
 
 

@@ -279,10 +279,7 @@ def create_environment(
     prepend: Mapping[str, tuple[str, ...]],
     leaks: Iterable[str],
 ) -> Environment:
-    """Return the environment with `values`. Other variables in `leaks` are unset.
-
-    On Windows an empty value counts as unset, as in cmd and PowerShell.
-    """
+    """Return the environment with `values`. Unset `leaks`, and on Windows also empty variables."""
     separator = ";" if job.system == "windows" else ":"
     for name, folder in ((name, folder) for name, row in prepend.items() for folder in row):
         if separator in folder:

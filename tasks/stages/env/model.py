@@ -54,10 +54,7 @@ class Environment:
         return replace(self, set={**variables, **configured})
 
     def build_child_environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return all variables of a child process: `base` with the changes of this environment.
-
-        Empty elements of PATH-like variables are removed.
-        """
+        """Return all variables of a child process: `base` with the changes of this environment."""
         result = {**self.defaults, **base}
         for name in self.unset:
             result.pop(name, None)
@@ -92,10 +89,7 @@ class CacheEnvironment:
 
 
 def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return CCACHE_NAMESPACE with a digest of nvcc's flag variables, which ccache does not hash.
-
-    The result is {} without ccache, and if both flag variables are unset.
-    """
+    """Return CCACHE_NAMESPACE with a digest of nvcc's flags, which ccache ignores, or {}."""
     flags = [variables.get(f"NVCC_{position}_FLAGS", "") for position in ("PREPEND", "APPEND")]
     if cache.kind != "ccache" or not any(flags):
         return {}

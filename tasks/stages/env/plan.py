@@ -18,12 +18,16 @@ _RESERVED_PREFIX = "_torchyard"  # the scripts save old values in variables with
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
-    """Return the stage that resolves the environment and writes its manifests and scripts.
-
-    Raises `SettingsError` if torch cannot be built for the targets.
-    """
+    """Return the `env` stage. Raises `SettingsError` if torch cannot be built for the targets."""
     _require_writable_variables(settings, choice.system)
     is_windows, build = choice.system == "windows", layout.build
+    distributor = settings.build.distribute
+    if distributor != "off" and is_windows:
+        raise SettingsError(
+            f"{distributor} cannot distribute compilations from Windows",
+            location="build.distribute",
+            hint="set build.distribute: off",
+        )
     blocking = {"CUDA_LAUNCH_BLOCKING": "1"} if settings.runtime.launch_blocking else {}
     # no sh script on Windows: sh programs there use another format of PATH
     shells = ("bat" if is_windows else "sh", "ps1")
@@ -43,7 +47,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
         runtime={**blocking, **_normalize_names(settings.runtime.env, choice)},
         caching=settings.build.cache,
         cache_size=settings.build.cache_size,
-        distribute=_resolve_wrapper_script(settings, layout, choice),
+        distribute=build_distribution_settings(distributor, settings.build.hosts, build).script,
         venv=layout.venv,
         deps=layout.compute_manifest_path("deps"),
         cache=layout.compute_manifest_path("cache"),
@@ -79,10 +83,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
 
 
 def _require_writable_variables(settings: Settings, system: System) -> None:
-    """Raise `SettingsError` for a variable that is set twice or that a shell cannot assign.
-
-    Windows ignores the case of variable names.
-    """
+    """Raise `SettingsError` for a variable that is set twice or that a shell cannot assign."""
     flags = {n: value for n, value in settings.build.flags.items() if isinstance(value, str)}
     sections = {
         "build.flags": flags,
@@ -133,18 +134,6 @@ def _build_arch_lists(choice: Resolution, knowledge: Knowledge) -> ArchLists:
         # because a manual build with an empty list would target the GPU of this machine
         extensions = ";".join(map(str, sorted(set(targets))))
     return ArchLists(torch, extensions, cmake)
-
-
-def _resolve_wrapper_script(settings: Settings, layout: Layout, choice: Resolution) -> str:
-    """Return the path of the wrapper script for distributed compilation, or "" if it is off."""
-    kind = settings.build.distribute
-    if kind != "off" and choice.system == "windows":
-        raise SettingsError(
-            f"{kind} cannot distribute compilations from Windows",
-            location="build.distribute",
-            hint="set build.distribute: off",
-        )
-    return build_distribution_settings(kind, settings.build.hosts, layout.build).script
 
 
 def _normalize_names(variables: Mapping[str, str], choice: Resolution) -> dict[str, str]:

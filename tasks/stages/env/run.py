@@ -24,10 +24,7 @@ _REQUIREMENT_FILES = ("requirements.txt", "requirements-build.txt")
 
 
 def run(job: EnvJob) -> tuple[Environment, Environment, CacheEnvironment]:
-    """Install the tree's requirements, write the scripts, and return the three manifests.
-
-    The scripts env.* set the environment of builds; the wrappers run.* set that of programs.
-    """
+    """Install the tree's requirements, write the scripts, and return the three manifests."""
     deps, cache, tree = _read_inputs(job)
     if job.distribute:
         distribute.write_wrapper_script(job.distribute)
@@ -82,10 +79,7 @@ def write_wrappers(job: EnvJob, environment: Environment) -> None:
 
 
 def render_script(job: EnvJob, script: PurePath, environment: Environment) -> str:
-    """Return the content of a script, with the byte order mark or line ends for its shell.
-
-    A default is left out if the environment sets or unsets the same variable.
-    """
+    """Return the content of a script, with the byte order mark or line ends for its shell."""
     explicit_names = {*environment.set, *environment.unset}
     reasons = {name: environment.why.get(name, "") for name in environment.names}
     unset = sorted(environment.unset, key=lambda name: (reasons[name], name))

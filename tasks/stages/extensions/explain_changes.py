@@ -1,10 +1,9 @@
 """Explain what changed in torch's ABI fingerprint since an extension was built."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from tasks.core.canonical_json import convert_to_json, find_changes
-from tasks.core.errors import TorchyardError
 from tasks.core.input_changes import describe_changes
 from tasks.stages import abi_fingerprint_store_io
 from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
@@ -24,10 +23,7 @@ _FACT_NAMES = {
 def find_abi_differences(
     before: AbiDetails, after: AbiDetails, format_symbol: Callable[[str], str]
 ) -> Iterator[str]:
-    """Yield the differences that require a rebuild of an extension.
-
-    Headers and symbols are compared only if both torch builds have the same release and CUDA.
-    """
+    """Yield the differences that require a rebuild of an extension."""
     old, new = (
         convert_to_json(replace(details.surface, headers="", symbols="", identity=""))
         for details in (before, after)
@@ -36,8 +32,16 @@ def find_abi_differences(
     if (before.surface.release, before.surface.cuda) == (after.surface.release, after.surface.cuda):
         yield from _compare_headers(before.headers, after.headers)
         for library in sorted({*before.symbols, *after.symbols}):
-            symbols = (before.symbols.get(library), after.symbols.get(library))
-            yield from _compare_symbols(library.rpartition("/")[2], *symbols, format_symbol)
+            name, was_there = library.rpartition("/")[2], library in before.symbols
+            if not was_there or library not in after.symbols:
+                yield f"{name} was {'removed' if was_there else 'added'}"
+                continue
+            exported, now_exported = set(before.symbols[library]), set(after.symbols[library])
+            removed, added = exported - now_exported, now_exported - exported
+            for verb, symbols in {"no longer exports": removed, "now exports": added}.items():
+                if symbols:
+                    more = _format_more(len(symbols) - 1, "symbol")
+                    yield f"{name} {verb} {format_symbol(min(symbols))}{more}"
 
 
 def _compare_headers(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
@@ -53,38 +57,22 @@ def _compare_headers(before: Mapping[str, str], after: Mapping[str, str]) -> Ite
         yield f"{first} {verb}{_format_more(len(rest), 'header' if are_headers else 'file')}"
 
 
-def _compare_symbols(
-    name: str,
-    before: Sequence[str] | None,
-    after: Sequence[str] | None,
-    format_symbol: Callable[[str], str],
-) -> Iterator[str]:
-    if before is None or after is None:
-        yield f"{name} was {'added' if before is None else 'removed'}"
-        return
-    removed, added = set(before) - set(after), set(after) - set(before)
-    for verb, symbols in {"no longer exports": removed, "now exports": added}.items():
-        if symbols:
-            more = _format_more(len(symbols) - 1, "symbol")
-            yield f"{name} {verb} {format_symbol(min(symbols))}{more}"
-
-
 def _format_more(count: int, kind: str) -> str:
     return f" (and {count} more {kind}{'s' * (count != 1)})" if count else ""
 
 
 def list_changes(job: ExtensionJob) -> tuple[str, ...]:
     """Return a line for each ABI change since the last build, or () if the changes are unknown."""
-    try:
-        built = manifests.read_manifest(job.manifest, BuiltExtension).surface
-        current = manifests.read_manifest(job.abi_manifest, AbiFingerprint).name
-    except TorchyardError:
+    extension = manifests.find_manifest(job.manifest, BuiltExtension)
+    path = job.layout.compute_manifest_path("surface")
+    surface = manifests.find_manifest(path, AbiFingerprint)
+    if not extension or not surface:
         return ()
-    if built == current:
+    if extension.surface == surface.name:
         return ("the environment was created again",)
     before, after = (
-        abi_fingerprint_store_io.read_stored_parts(job.abi_folder, name)
-        for name in (built, current)
+        abi_fingerprint_store_io.read_stored_parts(job.layout.abi_fingerprints, name)
+        for name in (extension.surface, surface.name)
     )
 
     def format_symbol(symbol: str) -> str:

@@ -103,12 +103,14 @@ def build_wheel_command(job: ExtensionJob, deps: DepsManifest, tree: PurePath) -
 
 def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, tree: Path) -> None:
     """Run the build, retry it with fewer jobs if needed, and append it to the build history."""
-    caching = manifests.read_manifest(job.caching, CacheEnvironment)
+    layout = job.layout
+    path = layout.compute_manifest_path("cache-env")
+    caching = manifests.read_manifest(path, CacheEnvironment)
     jobs = extension_environment_io.compute_job_count(job, deps, caching, command.env)
     past = tuple(build_history_io.read_history(job.runs))
     limit = extension_environment_io.find_job_limit(job)
     peaks, old_make = build_history_io.collect_peaks(past), build_history_io.has_old_make(past)
-    scheduler = JobScheduler(jobs, job.pool, peaks, old_make=old_make, limit=limit)
+    scheduler = JobScheduler(jobs, layout.jobserver, peaks, old_make=old_make, limit=limit)
     # True if the jobs of other builds are counted separately
     alone = scheduler.jobs is not None or limit != job.jobs
     launcher = caching.cache.path if caching.cache.kind else job.workers.script
@@ -129,7 +131,8 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
                 scheduler.slots = distribution.slots
                 scheduler.progress_monitor = ProgressMonitor(measured.hit_rate)
                 toolkit_version = deps.toolkit.version if deps.toolkit else None
-                guard = ArchGuard(job, load_knowledge(Path(job.knowledge)), toolkit_version)
+                knowledge = load_knowledge(Path(job.knowledge))
+                guard = ArchGuard(job, knowledge, toolkit_version)
                 cached_command = replace(command, env=measured.env)
                 scheduler.run_build(_build_start_callback(job, scheduler, cached_command, guard))
     finally:

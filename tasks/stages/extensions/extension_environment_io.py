@@ -29,7 +29,8 @@ _COMPILER_VARIABLES = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", *LAUNCHER_VARIABL
 
 def read_extension_environment(job: ExtensionJob) -> Mapping[str, str]:
     """Return the environment of all extensions with this extension's variables and flags."""
-    environment = manifests.read_manifest(job.environment, Environment)
+    path = job.layout.compute_manifest_path("extension-env")
+    environment = manifests.read_manifest(path, Environment)
     return merge_environment(job, environment.build_child_environment(shell.build_host_env()))
 
 
@@ -51,7 +52,7 @@ def add_reproducible_flags(
     the C and C++ compilers. nvcc gets no such flag, which would prevent cache hits of ccache:
     nvcc's variable would have another value in each checkout.
     """
-    flag = f"-ffile-prefix-map={job.deps.parent}=."
+    flag = f"-ffile-prefix-map={job.layout.build}=."
     major = deps.cxx.version.partition(".")[0]
     # GCC has the option from 8 on, clang from 10
     is_supported = job.system != "windows" and major.isdecimal() and int(major) >= 10
@@ -95,7 +96,8 @@ def compute_job_count(
         return compute_safe_jobs(limit, job.compiler_mib if job.own_jobs else 0)
     ninja = shutil.which("ninja", path=env.get("PATH")) or ""
     words = [word for name in _COMPILER_VARIABLES for word in env.get(name, "").split()]
-    return resolve_fixed_jobs(limit, job.pool, ninja, deps, (caching.cache.path, *words))
+    launchers = (caching.cache.path, *words)
+    return resolve_fixed_jobs(limit, job.layout.jobserver, ninja, deps, launchers)
 
 
 def find_job_limit(job: ExtensionJob) -> int | None:
@@ -104,10 +106,7 @@ def find_job_limit(job: ExtensionJob) -> int | None:
 
 
 def set_job_count(job: ExtensionJob, env: Mapping[str, str], jobs: int | None) -> dict[str, str]:
-    """Return `env` with the job count `jobs`, or with no job count if `jobs` is None.
-
-    A lower job count in the extension's env takes precedence.
-    """
+    """Return `env` with at most `jobs` compilers, or without a job count if `jobs` is None."""
     result = {name: value for name, value in env.items() if name not in JOB_COUNT_VARIABLES}
     if jobs is not None:
         numbers = _read_job_numbers(job)
@@ -214,7 +213,7 @@ def install_extension(
         _install_runtime_requirements(job, deps, requirements)
         _require_import(job, deps, unpacked)
         show_progress("installing")
-        stored = wheelhouse_io.store_wheel(wheel, job.wheelhouse, job.name, job.location)
+        stored = wheelhouse_io.store_wheel(wheel, job.layout.wheelhouse, job.name, job.location)
         stored_wheel, artifact = stored
         installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
         installer.install_wheel(stored_wheel, InstallOptions(options=("--no-deps",)))

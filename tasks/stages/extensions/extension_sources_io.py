@@ -146,10 +146,7 @@ def describe_source(job: ExtensionJob, source: Mapping[str, str]) -> SourceInfo:
 
 
 def format_edits_suffix(job: ExtensionJob, source: Mapping[str, str]) -> str:
-    """Return `.d` and six hex digits of a digest of edits and patches, or "" if there are none.
-
-    A folder that is not a clean git checkout counts as edited.
-    """
+    """Return `.d` and six hex digits of a digest of edits and patches, or "" if there are none."""
     edits = source.get("edits", "")
     if job.kind == "path" and not git.is_clean(PurePath(job.location)):
         edits = source["digest"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
-from tasks.core.model import Arch, Artifact, Json, LockedPackages, System
+from tasks.core.model import Arch, Artifact, Json, Layout, LockedPackages, System
 from tasks.core.resolution import Combination
 from tasks.settings.compile_workers import DistributionSettings
 
@@ -24,19 +24,18 @@ class ExtensionJob:
     device code. `requires` are packages that are installed before the build, each built in
     isolation if `isolated` is True. The headers in `includes` are included in every source file.
     `nvcc` has additional options of nvcc. Every library with device code must run on all `targets`.
-    `label` has CUDA and the archs, as in the name of a wheel. `caching` is not an input of the
-    stage, since it does not change the result.
+    `label` has CUDA and the archs, as in the name of a wheel.
 
     `jobs` is the maximum number of parallel compilers, None to compute it from cores and memory.
     `jobs_exact` disables the memory limit. `own_jobs` is True if setup.py chooses a job count by
-    default. `compiler_mib` is the memory of one compiler, 0 if unknown. `pool` is the folder of the
-    jobserver, `runs` the file to which each build appends a line.
+    default. `compiler_mib` is the memory of one compiler, 0 if unknown.
 
     From torchyard.lock: `commit` is the commit of `ref`, `locked_sha256` the digest of the sdist or
     wheel, `locked` and `locked_requires` the packages that the extension and its build require.
     They are not in the fingerprint, since the installed packages may already match.
     """
 
+    layout: Layout
     name: str
     kind: Literal["git", "path", "sdist", "wheel"]
     location: str
@@ -54,15 +53,8 @@ class ExtensionJob:
     label: str
     jobs: int | None
     knowledge: PurePath
-    pool: PurePath
     runs: PurePath
     work: PurePath
-    wheelhouse: PurePath
-    deps: PurePath
-    environment: PurePath
-    caching: PurePath
-    abi_manifest: PurePath
-    abi_folder: PurePath
     manifest: PurePath
     log: PurePath
     index: str = ""

@@ -28,10 +28,7 @@ _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the names in build order, each with its prerequisites in the spelling of the keys.
-
-    Raises `SettingsError` for an unknown name and for a cycle.
-    """
+    """Return the names in build order, with prerequisites. Raises `SettingsError` for a cycle."""
     names = {extension_facts.normalize_project_name(name): name for name in after}
 
     def find_prerequisite(name: str, of: str) -> str:
@@ -94,7 +91,7 @@ def plan_extension(
             hint=failure.fix,
         )
     fact = find_extension_fact(extension, knowledge)
-    return _build_stage(_build_job(extension, settings, layout, choice, fact), layout)
+    return _build_stage(_build_job(extension, settings, layout, choice, fact))
 
 
 def list_build_warnings(
@@ -151,10 +148,10 @@ def _plan_companions(
             job = _build_job(extension, settings, layout, choice, source)
         else:
             continue
-        yield name, _build_stage(job, layout)
+        yield name, _build_stage(job)
 
 
-def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
+def _build_stage(job: ExtensionJob) -> Stage:
     is_wheel = job.kind == "wheel"
     step = f"fetch {job.name} for" if is_wheel else f"build {job.name} against"
     inputs = ("deps", "surface") if is_wheel else ("deps", "extension-env", "surface")
@@ -172,12 +169,12 @@ def _build_stage(job: ExtensionJob, layout: Layout) -> Stage:
         },
         outputs=(job.manifest,),
         inputs=(
-            *(layout.compute_manifest_path(name) for name in inputs),
+            *(job.layout.compute_manifest_path(name) for name in inputs),
             *((job.pinned,) if job.pinned else ()),
             *job.patches,
         ),
         uptodate_check="stale",
-        explained_inputs=(job.abi_manifest,),
+        explained_inputs=(job.layout.compute_manifest_path("surface"),),
     )
 
 
@@ -221,8 +218,9 @@ def _build_settings_job(
         kind, location = "path", str(layout.root / extension.path)
     else:
         kind, location = "sdist", extension.sdist or ""
-    build, manifest = settings.build, layout.compute_manifest_path
+    build = settings.build
     return ExtensionJob(
+        layout=layout,
         name=extension.name,
         kind=kind,
         location=location,
@@ -242,16 +240,9 @@ def _build_settings_job(
         jobs=None if build.jobs == "auto" else build.jobs,
         jobs_exact=build.jobs_exact,
         knowledge=layout.config / "knowledge",
-        pool=layout.jobserver,
         runs=layout.build / "records" / "extensions" / f"{extension.name}.jsonl",
         work=layout.build / "extensions" / extension.name,
-        wheelhouse=layout.wheelhouse,
-        deps=manifest("deps"),
-        environment=manifest("extension-env"),
-        caching=manifest("cache-env"),
-        abi_manifest=manifest("surface"),
-        abi_folder=layout.abi_fingerprints,
-        manifest=manifest(f"extensions:{extension.name}"),
+        manifest=layout.compute_manifest_path(f"extensions:{extension.name}"),
         log=layout.logs / f"extension-{extension.name}.log",
         patches=tuple(layout.root / patch for patch in extension.patches),
         requires=extension.requires,

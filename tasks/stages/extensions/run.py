@@ -63,12 +63,13 @@ def build_invocation(
     """Return the requested settings and their resolved values. `archs` has the archs by library."""
     folders = {
         job.location if job.kind == "path" else "": "{source}",
-        str(job.wheelhouse): "{wheelhouse}",
-        str(job.deps.parent): "{build}",
-        str(job.knowledge.parent.parent): "{checkout}",
+        str(job.layout.wheelhouse): "{wheelhouse}",
+        str(job.layout.build): "{build}",
+        str(job.layout.root): "{checkout}",
         str(Path.home()): "~",
     }
-    environment = manifests.read_manifest(job.environment, Environment)
+    path = job.layout.compute_manifest_path("extension-env")
+    environment = manifests.read_manifest(path, Environment)
     decisions = {
         "archs": [str(arch) for arch in job.targets],
         "held": archs,
@@ -89,8 +90,8 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
     """Fetch, build, check and install the extension. A failed check keeps the installed wheel."""
     if job.optional and (reason := _find_unreachable_reason(job)):
         return (_report_unreachable(job, reason),)
-    deps = manifests.read_manifest(job.deps, DepsManifest)
-    surface = manifests.read_manifest(job.abi_manifest, AbiFingerprint)
+    deps = manifests.read_manifest(job.layout.compute_manifest_path("deps"), DepsManifest)
+    surface = manifests.read_manifest(job.layout.compute_manifest_path("surface"), AbiFingerprint)
     start_time = format_current_time()
     files.require_minimum_space(job.work, f"building {job.name}")
     try:
@@ -125,7 +126,7 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
     if inputs:
         invocation = build_invocation(job, deps, library_archs, start_time)
         statement = build_statement(inputs, artifact, invocation)
-        statement_path = wheelhouse_io.resolve_statement_path(job.wheelhouse / artifact.name)
+        statement_path = wheelhouse_io.resolve_statement_path(job.layout.wheelhouse / artifact.name)
         files.write_atomic(statement_path, format_canonical_json(statement))
     for name, kinds in library_archs.items():
         print_line(f"{Path(name).name} holds code for {', '.join(kinds)}")

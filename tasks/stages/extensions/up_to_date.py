@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tasks.core.deps_model import DepsManifest
-from tasks.core.errors import TorchyardError
 from tasks.core.pip_requirements import describe_version_mismatches
 from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
 from tasks.system import environments, manifests, source_trees
@@ -12,11 +11,10 @@ from tasks.system import environments, manifests, source_trees
 
 def is_stale(job: ExtensionJob) -> bool:
     """Return True if the last result is no longer valid, e.g. if the user's folder was edited."""
-    try:
-        last = manifests.read_manifest(job.manifest, BuiltExtension)
-    except TorchyardError:
+    last = manifests.find_manifest(job.manifest, BuiltExtension)
+    if last is None or last.status == "unreachable":
         return True
-    if last.status == "unreachable" or not all(Path(path).is_file() for path in last.libraries):
+    if not all(Path(path).is_file() for path in last.libraries):
         return True
     digest = last.source.get("digest")
     if job.kind == "path" and digest != source_trees.hash_source_tree(Path(job.location)):
@@ -37,7 +35,8 @@ def _find_lock_differences(job: ExtensionJob, last: BuiltExtension) -> Iterator[
         yield f"sha256 {job.locked_sha256[:12]}… is locked, but {digest[:12]}… was built"
     if job.locked:
         # the site-packages of the environment that the deps stage created
-        scripts = Path(manifests.read_manifest(job.deps, DepsManifest).scripts)
+        path = job.layout.compute_manifest_path("deps")
+        scripts = Path(manifests.read_manifest(path, DepsManifest).scripts)
         versions = environments.read_package_versions(environments.find_site_folder(scripts.parent))
         yield from describe_version_mismatches(job.locked, versions)
     required = Path(job.work, "requires")

@@ -162,10 +162,7 @@ _DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 @dataclass(frozen=True)
 class Installer:
-    """An installer of packages into `target`, and the constraints on their versions.
-
-    `uv` is the path of uv, None to use pip. `pip` is the interpreter that runs pip.
-    """
+    """An installer into `target`. `uv` is None to use pip, which the interpreter `pip` runs."""
 
     job: InstallJob
     target: TargetEnvironment

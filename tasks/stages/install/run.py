@@ -12,7 +12,7 @@ from tasks.core.text_formatting import format_short_list
 from tasks.knowledge.resource_estimates import estimate_unpacked_size
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions.model import BuiltExtension
-from tasks.stages.install import install_commit_io, target_environment_io
+from tasks.stages.install import install_commit_io, target_environment_io, target_interpreter_io
 from tasks.stages.install import install_journal_io as journal
 from tasks.stages.install import package_resolution_io as resolution
 from tasks.stages.install.install_commit_io import CommitResult
@@ -20,11 +20,6 @@ from tasks.stages.install.install_journal_io import STAGING_FOLDER, InstallRecor
 from tasks.stages.install.model import DistributionRecord, Installation, InstallJob
 from tasks.stages.install.package_resolution_io import Installer, SelectedWheel
 from tasks.stages.install.target_environment_io import StagedPackages, TargetEnvironment
-from tasks.stages.install.target_interpreter_io import (
-    build_refusal,
-    find_interpreter,
-    is_program_name,
-)
 from tasks.stages.wheel.model import Wheel
 from tasks.system import environments, files, manifests, shell
 from tasks.system.environments import ImportResult
@@ -36,10 +31,7 @@ _BYTES_PER_MIB = 2**20
 
 @dataclass(frozen=True)
 class InstallOrder:
-    """An install of the `chosen` wheels and other packages. `versions` has all versions by name.
-
-    `stamp` is the folder of the backups.
-    """
+    """An install of wheels. `versions` has all versions by name, `stamp` is the backup folder."""
 
     installer: Installer
     chosen: Sequence[SelectedWheel]
@@ -231,8 +223,8 @@ def run(job: InstallJob) -> tuple[Installation]:
     """Install the built wheels into the user's environment, or leave it unchanged."""
     install_commit_io.recover_installs(job.replaced)
     wheels = resolution.select_wheels(job)
-    python = find_interpreter(job.into, job.root)
-    if is_program_name(job.into):
+    python = target_interpreter_io.find_interpreter(job.into, job.root)
+    if target_interpreter_io.is_program_name(job.into):
         print_line(f"{job.into} on PATH is {python}")
     show_progress(f"listing the packages of {python}")
     target = target_environment_io.query_environment(python)
@@ -261,7 +253,7 @@ def _install_wheels(
             name = other.parent.name
             message = f"profile {name} already installed its torch into {target.prefix}"
             hint = f"run: doit restore --yes profile={name}, then run the same command again"
-            raise build_refusal(message, conflicting, hint)
+            raise target_interpreter_io.build_refusal(message, conflicting, hint)
     stamp = journal.find_stamp(job.replaced, target.prefix, target.sites)
     record = journal.read_record(stamp) if stamp else None
     deps = manifests.read_manifest(job.deps, DepsManifest)

@@ -183,15 +183,14 @@ def _write_snapshot(job: SourceJob, snapshot: TreeSnapshot) -> None:
 def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
     """Return the user's changes of each tree, by path of the tree; unchanged trees are left out."""
     trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # pytorch.1 is a renamed tree
-    return {tree: found for tree in sorted(trees) if (found := _list_user_changes(tree, state))}
-
-
-def _list_user_changes(tree: Path, state: Path) -> tuple[str, ...]:
-    if git.is_checkout(tree):
-        digests = tree_changes_io.read_applied_patches(tree, state)
-        patches = [tree_changes_io.find_patch_copy(state, digest) for digest in digests]
-        return git.list_local_changes(tree, patches)
-    # an unpacked archive: compare digests; an applied patch counts as an edit
-    expected = _read_snapshot(tree, state).digest
-    is_same = expected and compute_tree_digest(tree, state / "listing.git") == expected
-    return () if is_same else ("edits",)
+    changes: dict[Path, tuple[str, ...]] = {}
+    for tree in sorted(trees):
+        if git.is_checkout(tree):
+            digests = tree_changes_io.read_applied_patches(tree, state)
+            patches = [tree_changes_io.find_patch_copy(state, digest) for digest in digests]
+            changes[tree] = git.list_local_changes(tree, patches)
+        else:  # an unpacked archive: compare digests; an applied patch counts as an edit
+            expected = _read_snapshot(tree, state).digest
+            is_same = expected and compute_tree_digest(tree, state / "listing.git") == expected
+            changes[tree] = () if is_same else ("edits",)
+    return {tree: found for tree, found in changes.items() if found}

@@ -54,10 +54,7 @@ _ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", "
 
 
 def check_source_settings(settings: Settings, root: Path) -> None:
-    """Raise `SettingsError` with the key of the first invalid source setting.
-
-    Paths are relative to `root`. Nothing is checked if torch is not built from source.
-    """
+    """Raise `SettingsError` for the first invalid source setting. Paths start at `root`."""
     source = settings.source
     if settings.torch.strategy in {"prebuilt", "existing"}:
         return
@@ -110,10 +107,7 @@ _VERSION_KEY = "torch.version"
 
 
 def apply_tree_version(loaded: LoadedSettings, root: Path) -> LoadedSettings:
-    """Return the settings with torch.version from the local tree, unless the user set that key.
-
-    Raises `SettingsError` if the tree has no valid version.
-    """
+    """Return the settings with torch.version from the local tree, unless the user set that key."""
     settings, tree = loaded.settings, _find_local_tree(loaded.settings, root)
     is_default = loaded.origin.get(_VERSION_KEY, "").startswith(DEFAULTS_PREFIX)
     if not tree or not is_default:

@@ -48,8 +48,13 @@ def update_patches(
     pairs = zip(read_applied_patches(tree, state), digests, strict=False)
     kept = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
     revert_patches(tree, state, log, keep=kept)
-    for patch, digest in zip(patches[kept:], digests[kept:], strict=True):
-        _apply_patch(tree, state, Path(patch), log)
+    for patch, digest in zip(map(Path, patches[kept:]), digests[kept:], strict=True):
+        if git.can_apply_patch(tree, patch):
+            git.apply_patch(tree, patch, log=log, keep=_resolve_patch_backup(state))
+        elif not git.can_apply_patch(tree, patch, reverse=True):
+            message = f"{patch.name} does not apply to this tree"
+            hint = f"correct or remove this patch. To see why: git -C {tree} apply --check {patch}"
+            raise TorchyardError(message, location=f"source.patches: {patch}", hint=hint)
         copy = find_patch_copy(state, digest)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(patch, copy)
@@ -77,10 +82,7 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[s
 
 
 def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> None:
-    """Revert the applied patches in reverse order, except the first `keep`.
-
-    Raises `LostEditsError` if the patched lines were edited later.
-    """
+    """Revert all patches except the first `keep`. Raises `LostEditsError` for edited lines."""
     git.restore_patched_files(tree, _resolve_patch_backup(state))
     series = read_applied_patches(tree, state)
     for number in range(len(series), keep, -1):
@@ -99,15 +101,6 @@ def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0
 def clear_applied_patches(state: PurePath) -> None:
     """Remove the record of applied patches, for a new tree without patches."""
     _resolve_patch_record(state).unlink(missing_ok=True)
-
-
-def _apply_patch(tree: PurePath, state: PurePath, patch: Path, log: PurePath) -> None:
-    if git.can_apply_patch(tree, patch):
-        git.apply_patch(tree, patch, log=log, keep=_resolve_patch_backup(state))
-    elif not git.can_apply_patch(tree, patch, reverse=True):
-        message, location = f"{patch.name} does not apply to this tree", f"source.patches: {patch}"
-        hint = f"correct or remove this patch. To see why: git -C {tree} apply --check {patch}"
-        raise TorchyardError(message, location=location, hint=hint)
 
 
 def _resolve_patch_backup(state: PurePath) -> Path:
@@ -174,11 +167,8 @@ def preview_source_changes(job: SourceJob) -> Iterator[str]:
 
 def read_last_tree(job: SourceJob) -> SourceTree | None:
     """Return the state of the tree after the last finished run, or None if none is recorded."""
-    try:
-        tree = manifests.read_manifest(job.manifest, SourceTree)
-    except TorchyardError:
-        return None
-    return tree if tree.tree == str(job.tree) else None
+    tree = manifests.find_manifest(job.manifest, SourceTree)
+    return tree if tree and tree.tree == str(job.tree) else None
 
 
 def describe_tree_changes(last: SourceTree, now: git.GitState | SourceTree) -> Iterator[str]:

@@ -256,10 +256,7 @@ def format_check_rows(
     columns: int = sys.maxsize,
     paint: Paint = lambda text, _: text,
 ) -> list[str]:
-    """Return a row of status, name and detail for each check, with the hint below a failure.
-
-    Checks that were not run for the same reason share a row: `not run (no GPU): device, matmul`.
-    """
+    """Return the rows of the checks. Those that were not run for the same reason share a row."""
     rows: dict[str | int, list[ValidationResult]] = {}
     for number, check in enumerate(checks):
         rows.setdefault(check.detail if check.status == "not run" else number, []).append(check)
@@ -297,10 +294,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def format_junit(profile: str, validation: Validation) -> str:
-    """Return the JUnit report, with hints as failure texts and reasons as skip messages.
-
-    Characters that XML does not allow, such as those of terminal colour codes, are removed.
-    """
+    """Return the JUnit report, with hints as failure texts and reasons as skip messages."""
     counts = validation.counts
     numbers = {"tests": str(len(validation.checks)), "failures": str(counts["failed"])}
     numbers |= {"errors": "0", "skipped": str(counts["not run"])}

@@ -254,10 +254,7 @@ class CodeChecker:
         return self._add_reader_name(combine_checks(name, parts))
 
     def check_extension(self, extension: BuiltExtension, maker: str | None) -> ValidationResult:
-        """Check the machine code of all libraries of an extension, as one check.
-
-        `maker` is the version of the CUDA toolkit.
-        """
+        """Check the libraries of an extension. `maker` is the version of the CUDA toolkit."""
         name = f"{extension.name}: machine code"
         if extension.status == "unreachable":
             return ValidationResult(name, "not run", _UNREACHABLE)
@@ -318,10 +315,7 @@ def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
 
 
 def find_code_reader(deps: DepsManifest, wheel: Wheel) -> MachineCodeReader:
-    """Return a reader of machine code that uses cuobjdump, if there is one.
-
-    cuobjdump comes from the CUDA toolkit, from triton beside torch, or from PATH.
-    """
+    """Return a reader of machine code. cuobjdump comes from the toolkit, triton or PATH."""
     program = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     triton = Path(wheel.folder).parent / "triton" / "backends" / "nvidia" / "bin"
     paths = (deps.cuobjdump or "", str(triton / program), shutil.which(program) or "")

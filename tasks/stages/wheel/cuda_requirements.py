@@ -13,12 +13,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tasks.core.pip_requirements import parse_requirements, select_applicable_requirements
+from tasks.wheels import nvidia_packages
 from tasks.wheels.library_linkage import LibraryNeed, Linkage, is_driver_library
-from tasks.wheels.nvidia_packages import (
-    find_declared_requirement,
-    find_package_by_distribution,
-    parse_distribution_majors,
-)
 
 _LINUX_MARKER = 'platform_system == "Linux"'
 
@@ -89,10 +85,7 @@ def resolve_cuda_requirements(
 
 
 def add_requirements(metadata: str, requires: Iterable[str]) -> str:
-    """Return METADATA with these requirements added after the declared ones.
-
-    A requirement whose package is declared already is not added.
-    """
+    """Return METADATA with the requirements added whose packages it does not declare yet."""
     header_values = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
     declared = select_applicable_requirements(parse_requirements(header_values), "linux")
     missing = [one for one in requires if not _is_declared(one, declared)]
@@ -106,7 +99,7 @@ def add_requirements(metadata: str, requires: Iterable[str]) -> str:
 
 def _is_declared(requirement: str, declared: Sequence[Requirement]) -> bool:
     name = canonicalize_name(Requirement(requirement).name)
-    if package := find_package_by_distribution(name):
-        majors = parse_distribution_majors(name)
-        return bool(find_declared_requirement(package, declared, majors))
+    if package := nvidia_packages.find_package_by_distribution(name):
+        majors = nvidia_packages.parse_distribution_majors(name)
+        return bool(nvidia_packages.find_declared_requirement(package, declared, majors))
     return any(canonicalize_name(one.name) == name for one in declared)

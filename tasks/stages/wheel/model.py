@@ -66,11 +66,7 @@ class TorchInstallJob:
 
 @dataclass(frozen=True, kw_only=True)
 class PrebuiltJob(TorchInstallJob):
-    """Install an official wheel.
-
-    `index` is the URL of the package index, or an empty string for the default one.
-    `locked_sha256` is torch's digest in torchyard.lock.
-    """
+    """Install an official wheel. `index` is a URL, or an empty string for the default index."""
 
     requirement: str
     index: str
@@ -146,10 +142,7 @@ class AbiFingerprint:
 
 @dataclass(frozen=True)
 class AbiDetails:
-    """The file surfaces/NAME.json.gz: the details of an ABI fingerprint, to explain its changes.
-
-    `headers` maps files to their digests, `symbols` maps libraries to their exported names.
-    """
+    """The file surfaces/NAME.json.gz: digests of headers by file, exported names by library."""
 
     surface: AbiFingerprint
     headers: Mapping[str, str]

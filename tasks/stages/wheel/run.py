@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from tasks.core.canonical_json import compute_text_sha256, format_canonical_json
 from tasks.core.deps_model import DepsManifest
-from tasks.core.errors import BadArtifactError, MissingCodeError, TorchyardError
+from tasks.core.errors import BadArtifactError, MissingCodeError
 from tasks.core.model import Arch, Artifact, Command, InstalledTorch
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
@@ -168,9 +168,8 @@ def require_release(found: InstalledTorch, release: str, cuda: str | None) -> No
     if found.cuda != cuda:
         actual, planned = (f"CUDA {one}" if one else "no CUDA" for one in (found.cuda, cuda))
         message = f"the installed torch {found.version} has {actual} instead of {planned}"
-        hint = (
-            f'set toolkit.version: "{found.cuda}"' if found.cuda else "choose another torch.index"
-        )
+        fitting = f'set toolkit.version: "{found.cuda}"'
+        hint = fitting if found.cuda else "choose another torch.index"
         raise BadArtifactError(message, location=found.folder, hint=hint)
 
 
@@ -218,12 +217,10 @@ def _build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerpri
 
 def _read_last_wheel(job: BuiltJob) -> LastWheel | None:
     """Return the last installed wheel, or None if the wheel file is missing or changed."""
-    try:
-        last = manifests.read_manifest(job.content, LastWheel)
-    except TorchyardError:
-        return None
-    path = _locate_wheel(job, last)
-    return last if path.is_file() and files.read_artifact(path) == last.artifact else None
+    if last := manifests.find_manifest(job.content, LastWheel):
+        path = _locate_wheel(job, last)
+        return last if path.is_file() and files.read_artifact(path) == last.artifact else None
+    return None
 
 
 def _locate_wheel(job: BuiltJob, last: LastWheel) -> Path:
@@ -292,10 +289,7 @@ def _install_full_wheel(job: BuiltJob, deps: DepsManifest, wheel: Path) -> None:
 
 
 def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
-    """Raise `BadArtifactError` if the installed torch does not import, or is not `version`.
-
-    If torch is linked with the driver and this machine has no driver, print only a warning.
-    """
+    """Raise `BadArtifactError` if torch does not import, except for lack of a driver."""
     show_progress("importing torch")
     environment = manifests.read_manifest(job.env, Environment)
     env = environment.build_child_environment(shell.build_host_env())
@@ -306,9 +300,8 @@ def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
         print_warning(f"torch {version} was installed but not imported: {result.problem}")
     elif error := result.error:
         message = f"torch {version} was installed but does not import: {result.problem}"
-        hint = (
-            "read the traceback in that log and remove the cause, then run the same command again"
-        )
+        cause = "read the traceback in that log and remove the cause"
+        hint = f"{cause}, then run the same command again"
         raise BadArtifactError(message, location=error.location, hint=hint) from error
     elif version not in result.lines:  # the output may contain warnings, too
         found = " ".join(result.lines[-1:])

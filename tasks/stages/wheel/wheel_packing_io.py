@@ -85,10 +85,7 @@ def build_invocation(job: BuiltJob, deps: DepsManifest, start_time: str) -> Invo
 
 
 def format_wheel_version(job: BuiltJob, tree: SourceTree) -> str:
-    """Return the version of the wheel, for example `2.6.0+cu130.sm120.g1a2b3c4`.
-
-    A tree with local changes adds `.d` and six hex digits of a digest of the changes.
-    """
+    """Return the version of the wheel, for example `2.6.0+cu130.sm120.g1a2b3c4`."""
     if job.local is None:
         return job.release
     if job.local_is_whole:

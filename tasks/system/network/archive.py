@@ -67,18 +67,14 @@ _DAMAGE_ERRORS = (
 
 
 def extract_archive(archive: PurePath, dest: PurePath) -> None:
-    """Unpack a tar or zip to `dest`, which must not exist; strip a single folder at its top.
-
-    Raises `BadArtifactError` for an unsafe member or a damaged archive. Leaves no partial result.
-    """
+    """Unpack a tar or zip to the new folder `dest`. Raises `BadArtifactError`, with no result."""
     source, target = Path(archive), Path(dest)
     if target.exists():
         raise FileExistsError(target)
     # the end of a tar may look like that of a zip inside of it
     is_zip = zipfile.is_zipfile(source) and not tarfile.is_tarfile(source)
-    unpack = _unpack_zip if is_zip else _unpack_tar
     try:
-        members = list(_list_zip_members(source) if is_zip else _list_tar_members(source))
+        members = list(_list_members(source, is_zip=is_zip))
     except _DAMAGE_ERRORS as error:
         raise _build_archive_error(source, f"cannot be read as an archive: {error}") from error
     links = {_resolve_inside(member.name) for member in members if member.kind == "symlink"}
@@ -92,7 +88,7 @@ def extract_archive(archive: PurePath, dest: PurePath) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
     folder.mkdir()
     try:
-        unpack(source, folder)
+        _unpack(source, folder, is_zip=is_zip)
     except _DAMAGE_ERRORS as error:
         raise _build_archive_error(source, f"cannot be unpacked: {error}") from error
     else:
@@ -105,19 +101,16 @@ def extract_archive(archive: PurePath, dest: PurePath) -> None:
 
 _TAR_KINDS: dict[bytes, MemberKind]
 _TAR_KINDS = {tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "symlink", tarfile.LNKTYPE: "hardlink"}
-
-
-def _list_tar_members(source: Path) -> Iterator[ArchiveMember]:
-    with tarfile.open(source) as tar:
-        for info in tar:
-            kind = _TAR_KINDS.get(info.type) or ("file" if info.isreg() else "device")
-            yield ArchiveMember(info.name, kind, info.linkname, info.size)
-
-
 _ZIP_KINDS: dict[int, MemberKind] = {0: "file", stat.S_IFREG: "file", stat.S_IFLNK: "symlink"}
 
 
-def _list_zip_members(source: Path) -> Iterator[ArchiveMember]:
+def _list_members(source: Path, *, is_zip: bool) -> Iterator[ArchiveMember]:
+    if not is_zip:
+        with tarfile.open(source) as tar:
+            for member in tar:
+                kind = _TAR_KINDS.get(member.type) or ("file" if member.isreg() else "device")
+                yield ArchiveMember(member.name, kind, member.linkname, member.size)
+        return
     with zipfile.ZipFile(source) as archive:
         for info in archive.infolist():
             kind = _ZIP_KINDS.get(stat.S_IFMT(info.external_attr >> 16), "device")
@@ -126,14 +119,13 @@ def _list_zip_members(source: Path) -> Iterator[ArchiveMember]:
             yield ArchiveMember(info.filename, kind, link, info.file_size)
 
 
-def _unpack_tar(source: Path, dest: Path) -> None:
-    with tarfile.open(source) as tar:
-        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on
-        tar.extractall(dest)  # noqa: S202 - every member was checked
-
-
-def _unpack_zip(source: Path, dest: Path) -> None:
-    """Unpack a zip; set file modes and create links, which Python's zipfile does not do."""
+def _unpack(source: Path, dest: Path, *, is_zip: bool) -> None:
+    """Unpack an archive; set a zip's file modes and links, which Python's zipfile does not do."""
+    if not is_zip:
+        with tarfile.open(source) as tar:
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on
+            tar.extractall(dest)  # noqa: S202 - every member was checked
+        return
     with zipfile.ZipFile(source) as archive:
         archive.extractall(dest)  # noqa: S202 - every member was checked
         for info in archive.infolist():

@@ -19,10 +19,7 @@ _CONNECTION_ERRORS = (OSError, http.client.HTTPException)
 def download_file(
     source: str, dest: PurePath, sha256: str | None, log: PurePath | None = None
 ) -> Path:
-    """Download a URL or path to `dest`, unless that file exists with the `sha256`.
-
-    Raises `FetchError` if the download fails or has another sha256.
-    """
+    """Download to `dest`, unless it has the `sha256`. Raises `FetchError` for another sha256."""
     target, is_url = Path(dest), "://" in source or source.startswith("file:")
     url = source if is_url else Path(source).absolute().as_uri()
     if urlsplit(url).scheme not in ("https", "http", "file"):

@@ -15,13 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from tasks.core.errors import (
-    OFFLINE_HINT,
-    BadArtifactError,
-    CommandFailedError,
-    FetchError,
-    redact_secrets,
-)
+from tasks.core import errors
 from tasks.core.model import Command
 from tasks.diagnosis.resolver_conflicts import find_conflict
 from tasks.system import shell
@@ -79,7 +73,7 @@ class _Logins(dict[str, tuple[str, str]]):
             return url["host"] if unquote(url["who"]) == user else url[0]
 
         remaining = _LOGIN_URL.sub(remove_user_name, text)
-        return redact_secrets(remaining) == remaining
+        return errors.redact_secrets(remaining) == remaining
 
 
 @contextlib.contextmanager
@@ -163,7 +157,8 @@ _CERTIFICATE_HINT = (
 )
 _NO_ANSWER_HINT = (
     "the package index did not answer: check the network, proxy and index settings "
-    f"(UV_INDEX_URL, PIP_INDEX_URL, torch.index), then run the same command again; {OFFLINE_HINT}"
+    "(UV_INDEX_URL, PIP_INDEX_URL, torch.index), then run the same command again; "
+    f"{errors.OFFLINE_HINT}"
 )
 _CONNECTION_HINT = (
     "run the same command again to continue: complete files are not fetched again; on a slow "
@@ -223,15 +218,15 @@ _FAILED_HOST = re.compile(
 
 
 def explain_client_failure(
-    error: CommandFailedError,
-) -> CommandFailedError | FetchError | BadArtifactError:
+    error: errors.CommandFailedError,
+) -> errors.CommandFailedError | errors.FetchError | errors.BadArtifactError:
     """Return the specific error for a uv or pip failure (such as a wrong digest), else `error`."""
     text, where = _read_failure_text(error), error.location
     if mismatch := _HASH_MISMATCH.search(text):
         return _build_hash_error(mismatch, where, is_locked="--require-hashes" in text)
     if conflict := find_conflict(text.splitlines()):
         message = f"{error.exit_description}: {conflict}" if error.exit_description else conflict
-        return FetchError(message, location=where, hint=_CONFLICT_HINT)
+        return errors.FetchError(message, location=where, hint=_CONFLICT_HINT)
     kinds = (hint for hint, _, signs in _FAILURE_KINDS if any(sign in text for sign in signs))
     if not (hint := next(kinds, "")):
         return error
@@ -240,13 +235,13 @@ def explain_client_failure(
     hosts = [match["uv"] or match["pip"] for match in _FAILED_HOST.finditer(text)]
     if hint == _NO_ANSWER_HINT and hosts:
         hint = hint.replace("did not answer", f"did not answer ({hosts[-1]})", 1)
-    return FetchError(error.message, location=where, hint=hint)
+    return errors.FetchError(error.message, location=where, hint=hint)
 
 
 def find_retry_reason(error: Exception) -> str:
     """Return the reason for a retry after a failure of uv or pip; "" if a retry cannot help."""
-    failed = error.__cause__ if isinstance(error.__cause__, CommandFailedError) else error
-    if not isinstance(failed, CommandFailedError) or network_access.is_offline():
+    failed = error.__cause__ if isinstance(error.__cause__, errors.CommandFailedError) else error
+    if not isinstance(failed, errors.CommandFailedError) or network_access.is_offline():
         return ""
     text = _read_failure_text(failed)
     if _HASH_MISMATCH.search(text):
@@ -255,7 +250,7 @@ def find_retry_reason(error: Exception) -> str:
     return next(kinds, "")
 
 
-def _read_failure_text(error: CommandFailedError) -> str:
+def _read_failure_text(error: errors.CommandFailedError) -> str:
     """Return message and output without the client's own retries, which may have succeeded."""
     lines = error.parsed_log.lines if error.parsed_log else ()
     return "\n".join([error.message, *(line.text for line in lines)])
@@ -263,18 +258,18 @@ def _read_failure_text(error: CommandFailedError) -> str:
 
 def _build_hash_error(
     mismatch: re.Match[str], where: str, *, is_locked: bool
-) -> BadArtifactError | FetchError:
+) -> errors.BadArtifactError | errors.FetchError:
     expected = " or ".join(dict.fromkeys(re.findall(r"[0-9a-f]{64}", mismatch["expected"])))
     name, found = mismatch["uv"] or mismatch["pip"], mismatch["found"]
     if not is_locked:
         subject = "a downloaded file" if name == "unknown package" else name
         message = f"{subject} has sha256 {found}, but its index lists {expected}"
-        return FetchError(message, location=where, hint=_DAMAGED_HINT)
+        return errors.FetchError(message, location=where, hint=_DAMAGED_HINT)
     provided = f"the index provides {name} with sha256 {found}"
     message = f"{provided}, but torchyard.lock requires {expected}"
     accept = "TORCHYARD__LOCK=false doit build, then doit lock"
     hint = f"find out who changed the file; to accept the changed file, run: {accept}"
-    return BadArtifactError(message, location=where, hint=hint)
+    return errors.BadArtifactError(message, location=where, hint=hint)
 
 
 # Seconds without a byte, and the number of retries for a connection or an incomplete file.
@@ -327,7 +322,7 @@ def run_index_client(
         try:
             with hide_passwords(argv, {**client_env, **cache_options}) as (words, variables):
                 shell.run_command(Command(words, variables, what, log=log), report_line)
-        except CommandFailedError as error:
+        except errors.CommandFailedError as error:
             is_retry = True
             raise explain_client_failure(error) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePath
 from types import SimpleNamespace
@@ -16,7 +16,6 @@ import pytest
 from tasks.cli.commands import settings as settings_report
 from tasks.compiler_cache import cache_program_io, remote_cache_io
 from tasks.compiler_cache.cache_program_io import CacheCounts, read_log_counts
-from tasks.compiler_cache.distributed_compilation_io import CompileDistribution
 from tasks.core.deps_model import CompilerCache
 from tasks.core.errors import CommandFailedError, SettingsError
 from tasks.core.model import Command, Layout
@@ -29,15 +28,17 @@ from tasks.settings.cache_urls import (
     parse_cache_account,
     parse_cache_address,
 )
+from tasks.settings.compile_workers import DistributionSettings
 from tasks.settings.layers_io import load_settings
 from tasks.settings.schema import parse_settings
 from tasks.stages.compile import run as compile_action
 from tasks.stages.compile.build_folder_decision import FolderDecision
 from tasks.stages.compile.run import CompileStatistics
-from tasks.stages.env.model import CacheEnvironment
+from tasks.stages.env.model import CacheEnvironment, Environment
 from tasks.stages.extensions import extension_build_io, extension_environment_io
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.extensions.plan import plan_extension
+from tasks.stages.source.model import SourceTree
 from tasks.system import files, manifests
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import KNOWLEDGE, Heard, opened, write
@@ -356,20 +357,24 @@ def test_failed_build_keeps_cache_counts_and_drops_dead_remote(
 
 
 def fail_compile(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setattr(compile_action, "_compute_environment", lambda *_: {})
     monkeypatch.setattr(compile_action, "_find_active_cache", lambda *_: CCACHE)
-    monkeypatch.setattr(
-        compile_action, "_start_distribution", lambda *_: nullcontext(CompileDistribution({}))
-    )
     monkeypatch.setattr(compile_action, "_configure_folder", lambda *_: None)
     monkeypatch.setattr(
         compile_action,
         "_compile_folder",
         lambda _bench, _job, _run, given, _: lose_remote(given[0].env),
     )
-    bench: Any = SimpleNamespace(folder=folder)
+    layout = Layout(folder, "p", folder / "wheelhouse")
+    tree = SourceTree("", "git", "", {}, "", "")
+    manifests.write_manifest(layout.compute_manifest_path("source"), tree)
+    bench: Any = SimpleNamespace(folder=folder, environment=Environment({}, {}, (), ":"))
     job: Any = SimpleNamespace(
-        build=folder, log=folder / "log", runs=folder / "runs", cache_remote=url
+        layout=layout,
+        build=folder,
+        log=folder / "log",
+        runs=folder / "runs",
+        cache_remote=url,
+        workers=DistributionSettings(),
     )
     compile_action._build_and_record(bench, job, CompileStatistics(FolderDecision("reuse", ())))
 
@@ -381,9 +386,9 @@ def fail_extension(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> N
         settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE
     ).job
     caching = CacheEnvironment(CCACHE, {}, {}, {})
-    manifests.write_manifest(folder / "caching.json", caching)
     files.create_owned_folder(layout.build)
-    job = replace(job, caching=folder / "caching.json", runs=folder / "runs", cache_remote=url)
+    manifests.write_manifest(layout.compute_manifest_path("cache-env"), caching)
+    job = replace(job, runs=folder / "runs", cache_remote=url)
     Path(job.work).mkdir(parents=True)
     monkeypatch.setattr(extension_environment_io, "compute_job_count", lambda *_: 1)
     monkeypatch.setattr(

@@ -128,8 +128,11 @@ def test_build_is_stopped_before_first_command_ends(
     slow = _SLOW.format(f"{options}\n\nbuild a.o: cuda_compile a.cu\n")
     argv = (sys.executable, "-c", slow, str(made.tree))
     monkeypatch.setattr(building, "build_wheel_command", lambda *_: argv)
-    manifests.write_manifest(made.caching, CacheEnvironment(CompilerCache(), {}, {}, {}))
-    files.create_owned_folder(made.pool)
+    manifests.write_manifest(
+        made.layout.compute_manifest_path("cache-env"),
+        CacheEnvironment(CompilerCache(), {}, {}, {}),
+    )
+    files.create_owned_folder(made.layout.jobserver)
     began = time.monotonic()
     with pytest.raises(TorchyardError, match="torchyard stopped the build"):
         building.build_extension(replace(made, jobs=2), DEPS, Path(made.tree))

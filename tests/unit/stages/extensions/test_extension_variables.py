@@ -162,7 +162,7 @@ def test_prefix_map_is_omitted_if_unsupported() -> None:
     for compiler in ("9.4.0", "", "unknown"):
         assert "CPPFLAGS" not in add_flags(extension(), compiler)
     assert "CPPFLAGS" not in add_flags(replace(extension(), system="windows"), "19.44")
-    spaced = replace(extension(), deps=Path("/my yard/build/p/deps.json"))
+    spaced = replace(extension(), layout=replace(extension().layout, root=Path("/my yard")))
     assert "CPPFLAGS" not in add_flags(spaced, "12.2.0")
 
 

@@ -101,8 +101,8 @@ def stage(tmp_path: Path) -> Stage:
 def show(stage: Stage, parts: AbiDetails) -> None:
     """Write the ABI details that the wheel stage writes."""
     job: ExtensionJob = stage.job
-    manifests.write_manifest(job.abi_manifest, parts.surface)
-    abi_fingerprint_store_io.store_fingerprint_parts(job.abi_folder, parts)
+    manifests.write_manifest(job.layout.compute_manifest_path("surface"), parts.surface)
+    abi_fingerprint_store_io.store_fingerprint_parts(job.layout.abi_fingerprints, parts)
 
 
 EDITED = {**HEADERS, "torch/include/c10/util/Exception.h": "2"}
@@ -160,7 +160,7 @@ def forget(path: PurePath) -> None:
 
 def test_missing_details_yield_general_reason(stage: Stage) -> None:
     show(stage, after(EDITED))
-    forget(stage.job.abi_folder / f"{BEFORE.surface.name}.json.gz")
+    forget(stage.job.layout.abi_fingerprints / f"{BEFORE.surface.name}.json.gz")
     assert rebuild_reason.format_rebuild_reason(stage) == "surface.json changed"
     show(stage, BEFORE)
     show(stage, after(EDITED))
