@@ -100,7 +100,7 @@ def make_yard(folder: Path, venv: Path, backend: Backend = "setup_py", profile: 
 
 def built(job: ExtensionJob) -> Path:
     """The extension's wheel, from a fresh copy of its source."""
-    found = manifests.read_manifest(job.deps, DepsManifest)
+    found = manifests.read_manifest(job.layout.compute_manifest_path("deps"), DepsManifest)
     tree, _ = fetch_source(job, found)
     return build_extension(job, found, tree)
 
