@@ -4,26 +4,21 @@ No fix changes the user's sources: extensions are built in copies, and a PyTorch
 build/ gets no fix that modifies it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tasks.core.errors import MissingCodeError, TorchyardError
 from tasks.core.model import Stage
 from tasks.doctor import explain_failure_io
+from tasks.doctor.explain_failure_io import FailureExplanation
 from tasks.jobs.out_of_memory import KilledAttempt, decide_retry
-from tasks.runlog.memory_monitor_io import MEMORY_MONITOR
+from tasks.lock.opened_profile_io import Profile
+from tasks.runlog.memory_monitor_io import MEMORY_MONITOR, ObservedMemory
 from tasks.system import git
 from tasks.system.hardware import capacity
 from tasks.system.output import print_line, print_warning
-
-if TYPE_CHECKING:
-    from tasks.doctor.explain_failure_io import FailureExplanation
-    from tasks.lock.opened_profile_io import Profile
-    from tasks.runlog.memory_monitor_io import ObservedMemory
 
 StageAction = Callable[[Any], tuple[Any, ...]]
 

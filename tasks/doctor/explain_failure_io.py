@@ -1,7 +1,5 @@
 """Explain why a stage failed, from the log and the facts of the run, and suggest a fix."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -10,26 +8,23 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tasks.core import errors
 from tasks.core.errors import CommandFailedError, TorchyardError
+from tasks.core.model import Stage
 from tasks.core.text_formatting import format_size
 from tasks.diagnosis import diagnosis_text
 from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
 from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
-from tasks.knowledge import package_managers
+from tasks.knowledge import Knowledge, package_managers
 from tasks.knowledge.cuda_toolkits import find_toolkit, list_capable_toolkits
+from tasks.lock.opened_profile_io import Profile
 from tasks.planning.suggestions import format_wheel_alternatives
 from tasks.runlog import memory_monitor_io
 from tasks.system.hardware import capacity, operating_system
 from tasks.system.profile_hint import add_profile_argument
-
-if TYPE_CHECKING:
-    from tasks.core.model import Stage
-    from tasks.knowledge import Knowledge
-    from tasks.lock.opened_profile_io import Profile
 
 _ARCH = re.compile(r"\b(?:compute|sm)_(\d{2,3})")
 _ARCH_SETTING = re.compile(r"arch|gencode|compute_|sm_\d", re.IGNORECASE)

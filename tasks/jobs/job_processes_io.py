@@ -1,7 +1,5 @@
 """Inspect and pause processes, with /proc on Linux, because it is faster, otherwise with psutil."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -9,12 +7,11 @@ import sys
 from collections.abc import Callable
 from pathlib import PurePath
 from subprocess import DEVNULL, PIPE, Popen
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+import psutil
 
 from tasks.system import process_group
-
-if TYPE_CHECKING:
-    import psutil
 
 HAS_PROC = sys.platform == "linux"
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE") if sys.platform == "linux" else 0

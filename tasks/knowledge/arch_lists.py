@@ -4,15 +4,13 @@ The first two differ, and change by release: see `extension_archs`, `cmake_archs
 `arch_list_parsing` in pytorch.yaml. PyTorch's code is cmake/Modules_CUDA_fix/upstream/FindCUDA.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge.cuda_toolkits import find_toolkit
+from tasks.knowledge.knowledge_files import Knowledge
 from tasks.knowledge.machine_code_rules import (
     MachineCode,
     can_run_code,
@@ -21,9 +19,6 @@ from tasks.knowledge.machine_code_rules import (
     is_cmake_arch_supported,
     is_extension_arch_supported,
 )
-
-if TYPE_CHECKING:
-    from tasks.knowledge.knowledge_files import Knowledge
 
 _ARCH_LIST_EXAMPLE = 'write capabilities, separated by ";": "8.9;12.0+PTX"'
 _CMAKE_ARCHS_EXAMPLE = 'write numbers, separated by ";": "89-real;120-real"'

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from tasks.core.model import Strategy
+from tasks.knowledge.knowledge_files import Knowledge
 from tasks.knowledge.resource_estimates import DiskUsage, Range, add_range_multiple
-
-if TYPE_CHECKING:
-    from tasks.knowledge.knowledge_files import Knowledge
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,14 @@
 """CUDA toolkits: the archs they can compile, their host compilers, and their packages."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from tasks.core.errors import KnowledgeError
+from tasks.core.model import Arch, System
 from tasks.core.resolution import Combination
+from tasks.knowledge.facts import Release, Toolkit
+from tasks.knowledge.knowledge_files import Knowledge
 from tasks.knowledge.known_problems import find_known_bad
 from tasks.knowledge.versions import format_major_minor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tasks.core.model import Arch, System
-    from tasks.knowledge.facts import Release, Toolkit
-    from tasks.knowledge.knowledge_files import Knowledge
 
 
 def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:

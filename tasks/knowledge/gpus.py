@@ -1,21 +1,15 @@
 """Resolve the name of a GPU to its compute capability with the table in gpus.yaml."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch, Gpu
 from tasks.knowledge.facts import GpuFact
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tasks.knowledge.knowledge_files import Knowledge
+from tasks.knowledge.knowledge_files import Knowledge
 
 _MAKER_PATTERN = re.compile(r"nvidia|geforce|\bgpu\b")
 _MEMORY_SIZE = re.compile(r"\d+gb?|hbm\d\w*|sxm\d*|nvl\d+|v\d")

@@ -1,20 +1,16 @@
 """The host compilers that a CUDA toolkit and the sources of a PyTorch release accept."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tasks.core.deps_model import CompilerLimits
 from tasks.core.errors import KnowledgeError
 from tasks.knowledge.cuda_toolkits import find_toolkit
+from tasks.knowledge.knowledge_files import Knowledge
 from tasks.knowledge.torch_releases import find_release
 from tasks.knowledge.versions import parse_version_numbers
-
-if TYPE_CHECKING:
-    from tasks.knowledge.knowledge_files import Knowledge
 
 # --includeRecommended adds the Windows SDK, which is needed to link
 MSVC_INSTALL_COMMAND = (

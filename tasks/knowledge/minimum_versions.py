@@ -1,21 +1,16 @@
 """Find versions of CUDA, drivers, compilers and tools that are too old."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from tasks.core.errors import KnowledgeError
+from tasks.core.resolution import Combination
 from tasks.knowledge.cuda_toolkits import find_driver_floor, find_toolkit
+from tasks.knowledge.facts import MinimumVersion
+from tasks.knowledge.knowledge_files import Knowledge
 from tasks.knowledge.known_problems import is_condition_met, is_version_within
 from tasks.knowledge.torch_releases import find_release
-
-if TYPE_CHECKING:
-    from tasks.core.resolution import Combination
-    from tasks.knowledge.facts import MinimumVersion
-    from tasks.knowledge.knowledge_files import Knowledge
 
 
 def find_too_old_versions(

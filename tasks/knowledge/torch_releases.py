@@ -1,15 +1,15 @@
 """PyTorch releases: their requirements, and the official wheel with code for a GPU."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
+from tasks.knowledge.facts import Channel, OfficialWheel, Release
+from tasks.knowledge.knowledge_files import Knowledge
 from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
 from tasks.knowledge.versions import (
     find_release_channel,
@@ -17,12 +17,6 @@ from tasks.knowledge.versions import (
     format_published_version,
     parse_major_minor,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tasks.knowledge.facts import Channel, OfficialWheel, Release
-    from tasks.knowledge.knowledge_files import Knowledge
 
 _MACHINE_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 

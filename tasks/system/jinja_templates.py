@@ -1,16 +1,13 @@
 """Render Jinja templates with filters that quote for shells (`tasks.core.shell_quoting`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jinja2
 
 from tasks.core import shell_quoting
-
-if TYPE_CHECKING:
-    import jinja2
 
 _TEMPLATE_FILTERS = {
     "comment": shell_quoting.sanitize_comment,

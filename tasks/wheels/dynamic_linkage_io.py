@@ -1,7 +1,5 @@
 """Read the dynamic linkage of shared libraries: soname, needed libraries and search paths."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json
@@ -14,16 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
+
+from elftools.elf.dynamic import DynamicSegment
+from elftools.elf.elffile import ELFFile
 
 from tasks.core.errors import BadArtifactError, CommandFailedError
 from tasks.core.model import Command
 from tasks.system import shell
 from tasks.wheels.library_linkage import Linkage, SystemDlls
-
-if TYPE_CHECKING:
-    from elftools.elf.dynamic import DynamicSegment
-    from elftools.elf.elffile import ELFFile
 
 ELF_MAGIC = b"\x7fELF"
 

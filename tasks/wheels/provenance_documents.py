@@ -1,14 +1,13 @@
 """Build the SBOM (CycloneDX 1.6, PEP 770) and the provenance statement of a wheel."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import uuid
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cyclonedx.model.component import Component
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -17,9 +16,6 @@ from tasks.core.canonical_json import compute_text_sha256, format_canonical_json
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch, Artifact
 from tasks.wheels.build_inputs import BuildInputs, Invocation, SourceInfo
-
-if TYPE_CHECKING:
-    from cyclonedx.model.component import Component
 
 _JsonObject = dict[str, Any]
 SBOM_PATH = "sboms/torchyard.cdx.json"  # path relative to dist-info

@@ -41,7 +41,8 @@ def select_device(given, allow_cpu=False):
 def check_device(given):
     import torch
 
-    card = torch.cuda.get_device_properties(select_device(given))
+    device = select_device(given)  # before torch.cuda, which a torch without CUDA may lack
+    card = torch.cuda.get_device_properties(device)
     return (
         f"{card.name}, {card.total_memory / 2**30:.1f} GiB, capability {card.major}.{card.minor}, "
         f"driver {read_driver_version() or 'unknown'}"
