@@ -16,7 +16,7 @@ from tasks.doctor.explain_failure_io import FailureExplanation
 from tasks.jobs.out_of_memory import KilledAttempt, decide_retry
 from tasks.lock.opened_profile_io import Profile
 from tasks.runlog.memory_monitor_io import MEMORY_MONITOR, ObservedMemory
-from tasks.system import git
+from tasks.system.git import clones
 from tasks.system.hardware import capacity
 from tasks.system.output import print_line, print_warning
 
@@ -117,5 +117,7 @@ def _fetch_submodules(stage: Stage, profile: Profile) -> AutoFix | None:
         return None
     if not source.tree.is_relative_to(profile.layout.build):
         return None
-    update = partial(git.update_submodules, source.tree, mirrors=source.mirrors, log=stage.job.log)
+    update = partial(
+        clones.update_submodules, source.tree, mirrors=source.mirrors, log=stage.job.log
+    )
     return AutoFix("git submodule sync and update", stage.job, update)

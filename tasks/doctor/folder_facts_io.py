@@ -13,8 +13,9 @@ from tasks.core.errors import CommandFailedError, MissingToolError, TorchyardErr
 from tasks.doctor import host_facts
 from tasks.doctor.host_facts import Disk, Leftover, ProbeRequest, UnsafePath
 from tasks.stages.install import target_interpreter_io
-from tasks.system import files, git, process_group
+from tasks.system import files, process_group
 from tasks.system.files import find_existing_ancestor, has_content, is_accessible
+from tasks.system.git import local_changes
 
 _MIB_BYTES = 2**20
 _MOUNTS = Path("/proc/self/mounts")
@@ -196,7 +197,7 @@ def find_merge_conflicts(request: ProbeRequest) -> tuple[host_facts.UnmergedChec
         unmerged = tuple(
             host_facts.UnmergedCheckout(setting, f"in {folder} {conflict}", conflict.hint)
             for setting, folder in request.checkouts
-            if (conflict := git.find_conflicts(folder))
+            if (conflict := local_changes.find_conflicts(folder))
         )
     except (CommandFailedError, MissingToolError, OSError):
         return None

@@ -25,8 +25,9 @@ from tasks.doctor import folder_facts_io, host_facts
 from tasks.doctor.host_facts import VARIABLES, InstalledExtension, ProbeRequest, RequiredUrl, Tool
 from tasks.knowledge.cpp_extension import CPP_EXTENSION_PATH, parse_cpp_extension
 from tasks.settings.compile_workers import DISTRIBUTOR_PROGRAMS
-from tasks.system import environments, git, interpreters, shell, source_trees
+from tasks.system import environments, interpreters, shell, source_trees
 from tasks.system.environments import find_site_folder, list_site_folders
+from tasks.system.git import clones
 from tasks.system.hardware import capacity, msvc_toolsets, nvidia, operating_system, toolchain
 from tasks.system.hardware.host_probe import read_nvcc_version
 from tasks.system.network import package_indexes
@@ -72,7 +73,7 @@ def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[
 
     def probe(url: str) -> None:
         try:
-            results.put((url, git.is_reachable(url)))
+            results.put((url, clones.is_reachable(url)))
         except (OSError, ValueError):  # an invalid name or port
             results.put((url, False))
 

@@ -15,7 +15,8 @@ from tasks.core.model import LockedPackages, Plan
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.install.target_environment_io import link_or_copy
 from tasks.stages.source.model import SourceJob
-from tasks.system import files, git, manifests, shell
+from tasks.system import files, manifests, shell
+from tasks.system.git import checkout_state
 from tasks.system.git.checkout_state import capture_git_output
 from tasks.system.git.git_command import build_git_command
 from tasks.system.network import archive, index_client, network_access, package_indexes
@@ -330,7 +331,7 @@ class BundledCommit:
 
 def list_commits(url: str, tree: Path, ref: str) -> Iterator[BundledCommit]:
     """Yield the checked-out commits of a clone and its submodules."""
-    state = git.read_git_state(tree)
+    state = checkout_state.read_git_state(tree)
     yield BundledCommit(url, tree, state.commit, ref)
     for path, commit in state.submodules.items():
         inner = tree / path

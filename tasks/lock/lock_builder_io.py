@@ -16,8 +16,9 @@ from tasks.runlog import stage_record_io
 from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
 from tasks.stages.source.model import SourceJob, SourceTree
 from tasks.stages.wheel.model import Wheel
-from tasks.system import environments, files, git, manifests
+from tasks.system import environments, files, manifests
 from tasks.system.environments import InstalledPackage
+from tasks.system.git import checkout_state
 from tasks.system.package_installer import DigestLister
 
 _UNREACHABLE = "its source could not be reached"
@@ -145,7 +146,9 @@ class FinishedBuild:
             case "sdist":
                 return {"sdist": job.location, "sha256": built["sha256"], "patches": patches}
         git_source = {"git": built["git"], "ref": job.ref, "commit": built["commit"]}
-        submodules = dict(git.read_git_state(job.clone).submodules) if job.submodules else {}
+        submodules = (
+            dict(checkout_state.read_git_state(job.clone).submodules) if job.submodules else {}
+        )
         return {**git_source, "submodules": submodules, "patches": patches}
 
     def _format_relative_path(self, location: str) -> str:

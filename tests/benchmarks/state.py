@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.system import git
+from tasks.system.git import checkout_state
 from tests.benchmarks.rows import RUNS, Row, table
 
 REACH = 1.2
@@ -50,7 +50,7 @@ def _row(tree: Path, size: int) -> Row:
     kept = tree.with_name(f"{size}.json")
     argv = ["git", "-C", str(tree), "status", "--porcelain", "--untracked-files=no"]
     ways: dict[str, Callable[[], object]] = {
-        "ours": lambda: git.read_git_state(tree, kept),
+        "ours": lambda: checkout_state.read_git_state(tree, kept),
         "other": lambda: subprocess.run(argv, check=True, capture_output=True),
     }
     ways["other"]()  # which writes the index of a new checkout once more

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import TorchyardError
-from tasks.system import environments, files, git, output, package_installer
+from tasks.system import environments, files, output, package_installer
+from tasks.system.git import clones
 from tasks.system.network import download, network_access
 from tasks.system.package_installer import DownloadRequest, PackageInstaller
 from tasks.wheels.package_index_io import add_wheel, render_index_pages
@@ -127,12 +128,12 @@ def by_pip(port: int, at: Path) -> Path:
 
 
 def clone(port: int, at: Path) -> Path:
-    git.clone_at_ref(f"http://127.0.0.1:{port}/inner", "main", at / "clone", log=at / "log")
+    clones.clone_at_ref(f"http://127.0.0.1:{port}/inner", "main", at / "clone", log=at / "log")
     return at / "clone" / "large"
 
 
 def submodule(port: int, at: Path) -> Path:
-    git.clone_at_ref(f"http://127.0.0.1:{port}/outer", "main", at / "clone", log=at / "log")
+    clones.clone_at_ref(f"http://127.0.0.1:{port}/outer", "main", at / "clone", log=at / "log")
     return at / "clone" / "inner" / "large"
 
 

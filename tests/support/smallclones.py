@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tasks.system import git
+from tasks.system.git import clones
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as run
 
@@ -22,5 +22,5 @@ def with_submodule(folder: Path, content: Mapping[str, str]) -> Path:
     run(outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner))
     commit(outer, "with it")
     tree = folder / "ours" / "tree"
-    git.clone_at_ref(str(outer), "main", tree)
+    clones.clone_at_ref(str(outer), "main", tree)
     return tree

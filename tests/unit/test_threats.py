@@ -21,7 +21,8 @@ from tasks.stages.extensions.extension_environment_io import (
     prepare_build,
 )
 from tasks.stages.extensions.plan import plan_extension
-from tasks.system import git, shell
+from tasks.system import shell
+from tasks.system.git import clones
 from tasks.system.network import network_access
 from tests.support import smallwheels
 from tests.support.actionyard import CHOICE
@@ -57,7 +58,7 @@ def test_submodule_url_runs_no_command(tmp_path: Path, pwned: Path) -> None:
     assert evil != modules
     commit(there, **{".gitmodules": evil})
     with pytest.raises(TorchyardError, match="not allowed"):
-        git.clone_at_ref(str(there), "main", tmp_path / "src" / "clone")
+        clones.clone_at_ref(str(there), "main", tmp_path / "src" / "clone")
     assert not pwned.exists()
 
 
@@ -67,7 +68,7 @@ def test_mirror_url_runs_no_command(tmp_path: Path, pwned: Path) -> None:
     there = repository(tmp_path / "upstream")
     mirrors = {str(there): f"ext::sh -c touch% {pwned}"}
     with pytest.raises(TorchyardError, match="not allowed"):
-        git.clone_at_ref(str(there), "main", tmp_path / "src" / "clone", mirrors=mirrors)
+        clones.clone_at_ref(str(there), "main", tmp_path / "src" / "clone", mirrors=mirrors)
     assert not pwned.exists()
 
 
@@ -81,7 +82,7 @@ def test_git_hook_of_a_repository_is_not_run(tmp_path: Path, pwned: Path) -> Non
     (hooks / "post-checkout").write_text(f"#!/bin/sh\ntouch {pwned}\n", encoding="utf-8")
     (hooks / "post-checkout").chmod(0o755)
     commit(there)
-    git.clone_at_ref(str(there), "main", tmp_path / "src" / "clone")
+    clones.clone_at_ref(str(there), "main", tmp_path / "src" / "clone")
     assert (tmp_path / "src" / "clone" / "hooks" / "post-checkout").is_file()
     assert not pwned.exists()
 

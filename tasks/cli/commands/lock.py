@@ -16,7 +16,8 @@ from tasks.settings.layers_io import read_yaml_text
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.source.model import SourceJob
-from tasks.system import files, git
+from tasks.system import files
+from tasks.system.git import clones
 from tasks.system.output import print_report, print_warning
 from tasks.system.profile_hint import add_profile_to_errors, format_profile_argument
 
@@ -148,7 +149,7 @@ def _find_new_commits(
         if not isinstance(job, ExtensionJob | SourceJob) or job.kind != "git" or locked is None:
             continue
         try:
-            commit = git.resolve_remote_commit(job.location, job.ref, job.mirrors)
+            commit = clones.resolve_remote_commit(job.location, job.ref, job.mirrors)
         except (CommandFailedError, FetchError) as error:
             if not getattr(job, "optional", False):
                 if isinstance(error, FetchError):

@@ -12,7 +12,8 @@ from tasks.core.text_formatting import format_size
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.stages.install import install_journal_io
 from tasks.stages.source.run import find_user_changes
-from tasks.system import files, git
+from tasks.system import files
+from tasks.system.git import local_changes
 from tasks.system.output import print_report
 from tasks.system.profile_hint import format_profile_argument
 from tasks.wheels import wheelhouse_io
@@ -70,7 +71,7 @@ def _list_kept_folders(build: Path) -> Iterator[tuple[str, str]]:
     if trees := find_user_changes(build / "src"):
         yield "src", "; ".join(_explain_kept_work(tree, changes) for tree, changes in trees.items())
     for clone in sorted(build.glob("extensions/*/clone")):
-        if changes := git.list_local_changes(clone):
+        if changes := local_changes.list_local_changes(clone):
             yield clone.relative_to(build).as_posix(), _explain_kept_work(clone, changes)
 
 

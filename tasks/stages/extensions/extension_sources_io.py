@@ -12,7 +12,8 @@ from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.stages.companions import find_companion_specifier
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.source.model import SourceTree
-from tasks.system import files, git, manifests, package_installer, source_trees
+from tasks.system import files, manifests, package_installer, source_trees
+from tasks.system.git import checkout_state, clones, local_changes
 from tasks.system.git.git_command import is_local_url
 from tasks.system.network import archive
 from tasks.system.package_installer import DownloadRequest
@@ -68,7 +69,7 @@ def apply_patches(job: ExtensionJob, tree: Path) -> Mapping[str, str]:
                 "the patch does not exist", location=place, hint="correct the path"
             )
         try:
-            git.apply_patch(tree, patch, log=job.log)
+            local_changes.apply_patch(tree, patch, log=job.log)
         except errors.CommandFailedError as error:
             rejection = _describe_rejection(patch, error.message)
             revision = job.ref if job.kind == "git" else job.location
@@ -111,18 +112,18 @@ def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[s
             wheelhouse_io.require_locked_digest(artifact, job.locked_sha256, job.name)
             return wheel, {"wheel": wheel.name, "sha256": artifact.sha256}
         case "git":
-            git.report_newer_commit(job.location, job.ref, job.commit, job.mirrors)
+            clones.report_newer_commit(job.location, job.ref, job.commit, job.mirrors)
             clone, revision = Path(job.clone), job.commit or job.ref
-            git.clone_at_ref(job.location, revision, clone, job.submodules, job.mirrors, job.log)
+            clones.clone_at_ref(job.location, revision, clone, job.submodules, job.mirrors, job.log)
             source_trees.copy_source_tree(clone, tree)
-            state = git.read_git_state(clone)
+            state = checkout_state.read_git_state(clone)
             source = {"git": errors.redact_secrets(job.location), "ref": job.ref}
             source |= {"commit": state.commit, "edits": state.edits}
         case "path":
             with contextlib.suppress(
                 errors.CommandFailedError, errors.MissingToolError
             ):  # git is optional here
-                git.require_merged(Path(job.location), f"extensions ({job.name}).path")
+                local_changes.require_merged(Path(job.location), f"extensions ({job.name}).path")
             source_trees.copy_source_tree(Path(job.location), tree)
             source = {"path": job.location, "digest": source_trees.hash_source_tree(tree)}
         case "sdist":
@@ -140,7 +141,7 @@ def describe_source(job: ExtensionJob, source: Mapping[str, str]) -> SourceInfo:
         url="" if is_local_url(source["git"]) else source["git"],
         commit=source["commit"],
         edits=source["edits"],
-        submodules=git.read_git_state(job.clone).submodules,
+        submodules=checkout_state.read_git_state(job.clone).submodules,
         patches=patches,
     )
 
@@ -148,7 +149,7 @@ def describe_source(job: ExtensionJob, source: Mapping[str, str]) -> SourceInfo:
 def format_edits_suffix(job: ExtensionJob, source: Mapping[str, str]) -> str:
     """Return `.d` and six hex digits of a digest of edits and patches, or "" if there are none."""
     edits = source.get("edits", "")
-    if job.kind == "path" and not git.is_clean(PurePath(job.location)):
+    if job.kind == "path" and not checkout_state.is_clean(PurePath(job.location)):
         edits = source["digest"]
     changed = edits + source.get("patches", "")
     return f".d{compute_text_sha256(changed)[:6]}" if changed else ""
@@ -156,7 +157,7 @@ def format_edits_suffix(job: ExtensionJob, source: Mapping[str, str]) -> str:
 
 def read_commit_date(job: ExtensionJob) -> int:
     """Return the commit time of the source, or 0 if it is not a git clone."""
-    return git.read_commit_time(job.clone) if job.kind == "git" else 0
+    return checkout_state.read_commit_time(job.clone) if job.kind == "git" else 0
 
 
 def _fetch_sdist(

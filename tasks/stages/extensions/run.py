@@ -21,7 +21,8 @@ from tasks.stages.extensions.extension_build_io import build_extension
 from tasks.stages.extensions.known_extensions import apply_known_facts
 from tasks.stages.extensions.model import BuiltExtension, ExtensionJob
 from tasks.stages.wheel.model import AbiFingerprint
-from tasks.system import environments, files, git, manifests
+from tasks.system import environments, files, manifests
+from tasks.system.git import clones
 from tasks.system.git.git_command import is_local_url
 from tasks.system.manifests import format_current_time
 from tasks.system.network import network_access
@@ -175,7 +176,7 @@ def _find_unreachable_reason(job: ExtensionJob) -> str:
     url = apply_mirror(job.location, job.mirrors)
     if network_access.is_offline() and not is_local_url(url):
         return f"{job.location} is not in the bundle"
-    return "" if git.is_reachable(url) else f"{job.location} does not answer"
+    return "" if clones.is_reachable(url) else f"{job.location} does not answer"
 
 
 def _report_unreachable(job: ExtensionJob, why: str) -> BuiltExtension:

@@ -11,7 +11,8 @@ from tasks.knowledge.mirrors import apply_mirror
 from tasks.stages.source import source_checks_io, tree_changes_io
 from tasks.stages.source.model import UNTRACKED_CACHE, SourceJob, SourceKind, SourceTree
 from tasks.stages.source.tree_changes_io import compute_tree_digest
-from tasks.system import files, git, manifests
+from tasks.system import files, manifests
+from tasks.system.git import checkout_state, clones, local_changes
 from tasks.system.network import archive
 from tasks.system.network.download import download_file
 from tasks.system.output import print_line, print_warning
@@ -41,7 +42,7 @@ def run(job: SourceJob) -> tuple[SourceTree]:
     `TorchyardError` if the tree has merge conflicts.
     """
     files.create_owned_folder(job.state)
-    git.require_merged(job.tree, f"source.{job.kind}")
+    local_changes.require_merged(job.tree, f"source.{job.kind}")
     old_tree = tree_changes_io.read_last_tree(job)
     if job.kind == "git":
         _update_clone(job)
@@ -55,7 +56,7 @@ def run(job: SourceJob) -> tuple[SourceTree]:
     patches = tree_changes_io.update_patches(job.tree, job.state, job.patches, job.log)
     tree = _read_source_tree(job, patches)
     # this stage runs every time, so doit prints no reason why later stages run
-    if old_tree and git.is_checkout(job.tree):
+    if old_tree and checkout_state.is_checkout(job.tree):
         lines = list(tree_changes_io.describe_tree_changes(old_tree, tree))
         for line in (*lines, *tree_changes_io.describe_kept_submodules(job)) if lines else ():
             print_line(line)
@@ -63,21 +64,21 @@ def run(job: SourceJob) -> tuple[SourceTree]:
 
 
 def _update_clone(job: SourceJob) -> None:
-    git.report_newer_commit(job.location, job.ref, job.commit, job.mirrors)
-    if git.is_at_ref(job.tree, job.location, job.checkout_ref, job.submodules):
+    clones.report_newer_commit(job.location, job.ref, job.commit, job.mirrors)
+    if clones.is_at_ref(job.tree, job.location, job.checkout_ref, job.submodules):
         return
     manifests.remove_manifests(job.manifest)
-    if Path(job.tree).exists() and not git.is_checkout(job.tree):
+    if Path(job.tree).exists() and not checkout_state.is_checkout(job.tree):
         _rename_old_tree(job)
-    if git.is_checkout(job.tree):
+    if checkout_state.is_checkout(job.tree):
         tree_changes_io.revert_patches(job.tree, job.state, job.log)
     else:
         others = _find_in_other_builds(job, "pytorch")
-        if reference := git.copy_reference_clone(job.tree, job.location, others):
+        if reference := clones.copy_reference_clone(job.tree, job.location, others):
             print_line(f"reused the git objects of {reference}: only the others are fetched")
     ref = job.checkout_ref
     try:
-        git.clone_at_ref(job.location, ref, job.tree, job.submodules, job.mirrors, job.log)
+        clones.clone_at_ref(job.location, ref, job.tree, job.submodules, job.mirrors, job.log)
     except LostEditsError:
         tree_changes_io.update_patches(job.tree, job.state, job.patches, job.log)
         raise
@@ -145,20 +146,20 @@ def _require_pytorch(job: SourceJob) -> None:
 
 def _update_stale_submodules(job: SourceJob) -> None:
     """Update the submodules that the user's `git pull` did not update."""
-    if not job.submodules or not git.is_checkout(job.tree):
+    if not job.submodules or not checkout_state.is_checkout(job.tree):
         return
-    if stale := git.list_stale_submodules(job.tree, _read_snapshot(job.tree, job.state).commit):
+    if stale := clones.list_stale_submodules(job.tree, _read_snapshot(job.tree, job.state).commit):
         print_line(f"updating submodules to the commits of the tree: {', '.join(stale)}")
         manifests.remove_manifests(job.manifest)
-        git.update_submodules(job.tree, stale, mirrors=job.mirrors, log=job.log)
+        clones.update_submodules(job.tree, stale, mirrors=job.mirrors, log=job.log)
 
 
 def _read_source_tree(job: SourceJob, patches: tuple[str, ...]) -> SourceTree:
     tree, snapshot = str(job.tree), _read_snapshot(job.tree, job.state)
-    if git.is_checkout(job.tree):
-        state = git.read_git_state(job.tree, Path(job.state) / UNTRACKED_CACHE)
+    if checkout_state.is_checkout(job.tree):
+        state = checkout_state.read_git_state(job.tree, Path(job.state) / UNTRACKED_CACHE)
         date = snapshot.date if snapshot.commit == state.commit else 0
-        date = date or git.read_commit_time(job.tree)
+        date = date or checkout_state.read_commit_time(job.tree)
         _write_snapshot(job, TreeSnapshot(tree, commit=state.commit, date=date))
         commit, submodules, edits = state.commit, state.submodules, state.edits
         return SourceTree(tree, job.kind, commit, submodules, edits, "", patches, date)
@@ -185,10 +186,10 @@ def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
     trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # pytorch.1 is a renamed tree
     changes: dict[Path, tuple[str, ...]] = {}
     for tree in sorted(trees):
-        if git.is_checkout(tree):
+        if checkout_state.is_checkout(tree):
             digests = tree_changes_io.read_applied_patches(tree, state)
             patches = [tree_changes_io.find_patch_copy(state, digest) for digest in digests]
-            changes[tree] = git.list_local_changes(tree, patches)
+            changes[tree] = local_changes.list_local_changes(tree, patches)
         else:  # an unpacked archive: compare digests; an applied patch counts as an edit
             expected = _read_snapshot(tree, state).digest
             is_same = expected and compute_tree_digest(tree, state / "listing.git") == expected

@@ -10,7 +10,8 @@ from pathlib import Path, PurePath
 from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import LostEditsError, MissingToolError, TorchyardError
 from tasks.stages.source.model import SourceJob, SourceTree
-from tasks.system import files, git, manifests, source_trees
+from tasks.system import files, manifests, source_trees
+from tasks.system.git import checkout_state, clones, local_changes
 from tasks.system.git.checkout_state import fingerprint_file
 from tasks.system.output import print_line
 
@@ -43,15 +44,15 @@ def update_patches(
 ) -> tuple[str, ...]:
     """Revert outdated patches, apply the missing ones, and return the sha256 of all patches."""
     digests = hash_patches(patches)
-    git.restore_patched_files(tree, _resolve_patch_backup(state))
+    local_changes.restore_patched_files(tree, _resolve_patch_backup(state))
     _drop_missing_patches(tree, state, digests)
     pairs = zip(read_applied_patches(tree, state), digests, strict=False)
     kept = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
     revert_patches(tree, state, log, keep=kept)
     for patch, digest in zip(map(Path, patches[kept:]), digests[kept:], strict=True):
-        if git.can_apply_patch(tree, patch):
-            git.apply_patch(tree, patch, log=log, keep=_resolve_patch_backup(state))
-        elif not git.can_apply_patch(tree, patch, reverse=True):
+        if local_changes.can_apply_patch(tree, patch):
+            local_changes.apply_patch(tree, patch, log=log, keep=_resolve_patch_backup(state))
+        elif not local_changes.can_apply_patch(tree, patch, reverse=True):
             message = f"{patch.name} does not apply to this tree"
             hint = f"correct or remove this patch. To see why: git -C {tree} apply --check {patch}"
             raise TorchyardError(message, location=f"source.patches: {patch}", hint=hint)
@@ -72,8 +73,8 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[s
     series = read_applied_patches(tree, state)
     for number, digest in enumerate(series):
         patch = find_patch_copy(state, digest)
-        if not git.can_apply_patch(tree, patch, reverse=True) and (
-            git.can_apply_patch(tree, patch) or git.is_as_committed(tree, patch)
+        if not local_changes.can_apply_patch(tree, patch, reverse=True) and (
+            local_changes.can_apply_patch(tree, patch) or local_changes.is_as_committed(tree, patch)
         ):
             if digest in requested:
                 print_line(f"applying a patch of this profile again: {tree} no longer contains it")
@@ -83,15 +84,19 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[s
 
 def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> None:
     """Revert all patches except the first `keep`. Raises `LostEditsError` for edited lines."""
-    git.restore_patched_files(tree, _resolve_patch_backup(state))
+    local_changes.restore_patched_files(tree, _resolve_patch_backup(state))
     series = read_applied_patches(tree, state)
     for number in range(len(series), keep, -1):
         patch = find_patch_copy(state, series[number - 1])
-        if git.is_as_committed(tree, patch):
+        if local_changes.is_as_committed(tree, patch):
             pass  # upstream or the user has committed the patch, so it stays
-        elif git.can_apply_patch(tree, patch, reverse=True):
-            git.apply_patch(tree, patch, reverse=True, log=log, keep=_resolve_patch_backup(state))
-        elif not git.can_apply_patch(tree, patch):  # it can if a killed run has reverted it
+        elif local_changes.can_apply_patch(tree, patch, reverse=True):
+            local_changes.apply_patch(
+                tree, patch, reverse=True, log=log, keep=_resolve_patch_backup(state)
+            )
+        elif not local_changes.can_apply_patch(
+            tree, patch
+        ):  # it can if a killed run has reverted it
             message = "cannot revert a patch: the lines that it changed were edited later"
             hint = f"undo those edits, or list the patch in source.patches again: {patch}"
             raise LostEditsError(message, location=str(tree), hint=hint)
@@ -129,7 +134,7 @@ def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
     """
     root = Path(tree)
     try:
-        paths = git.list_unignored_files(root, scratch)
+        paths = checkout_state.list_unignored_files(root, scratch)
     except MissingToolError:
         return source_trees.hash_source_tree(root)
     total = hashlib.sha256()
@@ -149,13 +154,13 @@ def preview_source_changes(job: SourceJob) -> Iterator[str]:
         yield f"{job.location} was not fetched yet"
         return
     ref = job.checkout_ref
-    if job.kind == "git" and not git.is_at_ref(job.tree, job.location, ref, job.submodules):
+    if job.kind == "git" and not clones.is_at_ref(job.tree, job.location, ref, job.submodules):
         yield f"git will check out {ref}"
     if read_applied_patches(job.tree, job.state) != hash_patches(job.patches):
         yield "source.patches changed"
-    if git.is_checkout(job.tree) and (last := read_last_tree(job)):
-        state = git.read_git_state(job.tree)
-        stale = git.list_stale_submodules(job.tree, last.commit) if job.submodules else ()
+    if checkout_state.is_checkout(job.tree) and (last := read_last_tree(job)):
+        state = checkout_state.read_git_state(job.tree)
+        stale = clones.list_stale_submodules(job.tree, last.commit) if job.submodules else ()
         state = replace(state, submodules=last.submodules) if stale else state
         changes = tuple(describe_tree_changes(last, state))
         yield from changes
@@ -171,7 +176,9 @@ def read_last_tree(job: SourceJob) -> SourceTree | None:
     return tree if tree and tree.tree == str(job.tree) else None
 
 
-def describe_tree_changes(last: SourceTree, now: git.GitState | SourceTree) -> Iterator[str]:
+def describe_tree_changes(
+    last: SourceTree, now: checkout_state.GitState | SourceTree
+) -> Iterator[str]:
     """Yield each difference of a checkout from the last recorded state."""
     if last.commit and now.commit != last.commit:
         yield f"commit {last.commit[:8]} → {now.commit[:8]}"
@@ -183,7 +190,7 @@ def describe_tree_changes(last: SourceTree, now: git.GitState | SourceTree) -> I
 
 def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
     """Yield a message if the user moved submodules, except `stale`, to another commit."""
-    changed = {*git.list_changed_submodules(job.tree)} if job.submodules else set()
+    changed = {*clones.list_changed_submodules(job.tree)} if job.submodules else set()
     if names := sorted(changed - {*stale}):
         yield (
             f"kept submodules at another commit than the tree records: {', '.join(names)} "

@@ -18,7 +18,8 @@ from tasks.doctor import explain_failure_io
 from tasks.doctor.auto_fix_io import run_with_auto_fix
 from tasks.lock.opened_profile_io import Profile
 from tasks.runlog import stage_record_io
-from tasks.system import git, shell
+from tasks.system import shell
+from tasks.system.git import clones
 from tasks.system.manifests import build_record_path
 from tests.support.checkout import Heard, opened, write
 
@@ -160,7 +161,7 @@ def test_submodules_of_managed_tree_are_updated(
     yard: Path, heard: Heard, mocker: MockerFixture
 ) -> None:
     profile = profile_of(yard)
-    update = mocker.patch.object(git, "update_submodules", autospec=True)
+    update = mocker.patch.object(clones, "update_submodules", autospec=True)
     action = Action(yard / "a.log", SUBMODULE, lambda _: update.called)
     _, healed = run_with_auto_fix(stage_of(profile, "compile"), action, profile)
     assert healed == "git submodule sync and update"

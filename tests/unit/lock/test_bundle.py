@@ -25,7 +25,8 @@ from tasks.lock.lock_file import identify_platform
 from tasks.lock.opened_profile_io import load_pinned_plan
 from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.plan import plan_extension
-from tasks.system import environments, files, git, manifests
+from tasks.system import environments, files, manifests
+from tasks.system.git import checkout_state, clones
 from tasks.system.network import download, network_access
 from tasks.system.package_installer import (
     DownloadRequest,
@@ -290,7 +291,7 @@ def test_offline_uv_uses_no_cached_index_data(
 def test_offline_git_contacts_no_other_host(tmp_path: Path) -> None:
     network_access.start_offline_mode(tmp_path)
     with pytest.raises(FetchError, match="the bundle does not contain") as error:
-        git.clone_at_ref("https://git.example/a", "main", tmp_path / "there" / "a")
+        clones.clone_at_ref("https://git.example/a", "main", tmp_path / "there" / "a")
     assert "not allowed" in str(error.value)
 
 
@@ -303,7 +304,7 @@ def test_bundled_repositories_include_commit_and_submodules(tmp_path: Path) -> N
     run(outer, "config", "--file", ".gitmodules", "submodule.within.url", "../inner")
     commit(outer)
     url, tree = "https://git.example/outer", tmp_path / "ours" / "tree"
-    git.clone_at_ref(url, "main", tree, mirrors=upstream)
+    clones.clone_at_ref(url, "main", tree, mirrors=upstream)
     found = list(bundle_archive_io.list_commits(url, tree, "main"))
     assert [one.url for one in found] == [url, "https://git.example/inner"]
     places = {
@@ -317,10 +318,10 @@ def test_bundled_repositories_include_commit_and_submodules(tmp_path: Path) -> N
     (tmp_path / "git").rename(tmp_path / "gone")
     network_access.start_offline_mode(tmp_path)
     mirrors = {name: str(place) for name, place in places.items()}
-    for ref in ("main", git.read_git_state(tree).commit):
+    for ref in ("main", checkout_state.read_git_state(tree).commit):
         again = tmp_path / "ours" / f"at {ref}"
-        git.clone_at_ref(url, ref, again, mirrors=mirrors)
-        assert git.read_git_state(again) == git.read_git_state(tree)
+        clones.clone_at_ref(url, ref, again, mirrors=mirrors)
+        assert checkout_state.read_git_state(again) == checkout_state.read_git_state(tree)
 
 
 def test_every_git_url_of_plan_is_redirected_to_bundle(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ from tasks.stages.env.cache_launchers import build_cache_environment
 from tasks.stages.env.environment_variables import resolve_environments
 from tasks.stages.validate.torch_checks_io import list_cpp_steps
 from tasks.stages.wheel.model import Wheel
-from tasks.system import git, shell
+from tasks.system import shell
+from tasks.system.git import clones
 from tests.support.checkout import KNOWLEDGE
 from tests.support.surroundings import TOOLSET
 from tests.support.windowshost import COMPILERS, KITS, MSVC, SCCACHE, deps, stages
@@ -99,7 +100,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Command]:
 def test_source_is_shallow_clone_of_tag(recorded: list[Command], tmp_path: Path) -> None:
     job = STAGES["source"].job
     assert (str(job.tree), job.ref) == (TREE, "v2.15.0")
-    git.clone_at_ref(job.location, job.ref, tmp_path / "pytorch", job.submodules, log=job.log)
+    clones.clone_at_ref(job.location, job.ref, tmp_path / "pytorch", job.submodules, log=job.log)
     options = (
         *("-c", "protocol.ext.allow=never", "-c", "advice.detachedHead=false"),
         *("-c", "core.longpaths=true"),

@@ -34,7 +34,8 @@ from tasks.doctor.host_facts import (
 from tasks.doctor.host_facts_io import read_host_facts
 from tasks.knowledge.gpus import NvidiaDriver
 from tasks.knowledge.mirrors import apply_mirror
-from tasks.system import files, git, process_group, shell
+from tasks.system import files, process_group, shell
+from tasks.system.git import clones
 from tasks.system.hardware import nvidia, toolchain
 from tasks.system.network import package_indexes
 from tests.support.checkout import HOST, KNOWLEDGE, opened, write
@@ -53,7 +54,7 @@ def request_facts(root: Path, **more: Any) -> ProbeRequest:
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Hide the driver, the network and the settings of the user who runs the tests."""
     monkeypatch.setattr(nvidia, "query_driver", NvidiaDriver)
-    monkeypatch.setattr(git, "is_reachable", lambda _: True)
+    monkeypatch.setattr(clones, "is_reachable", lambda _: True)
     monkeypatch.setattr(package_indexes, "list_pip_files", lambda: iter(()))
     monkeypatch.setattr(package_indexes, "list_uv_files", lambda: iter(()))
     home = str(tmp_path / "home")
@@ -126,7 +127,7 @@ def test_gate_starts_no_slow_program_and_uses_no_network(
         raise AssertionError("asked")
 
     for place, name in (
-        (git, "is_reachable"),
+        (clones, "is_reachable"),
         (process_group, "list_running_programs"),
         (host_facts_io, "start_url_probes"),
     ):
@@ -159,7 +160,7 @@ def test_stalled_resolver_does_not_block_doctor(
             ended.append(url)
         return "quick" in url
 
-    monkeypatch.setattr(git, "is_reachable", stalls)
+    monkeypatch.setattr(clones, "is_reachable", stalls)
     monkeypatch.setattr(host_facts_io, "DEADLINE", 2.0)
     names = (*(f"slow{n}" for n in range(20)), "quick")
     urls = tuple(RequiredUrl(name, f"https://{name}.example/a") for name in names)

@@ -27,8 +27,8 @@ from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.extensions.plan import plan_extension
 from tasks.stages.extensions.run import format_local_label, run
 from tasks.stages.wheel.model import AbiFingerprint
-from tasks.system import files, git, manifests, package_installer
-from tasks.system.git import local_changes
+from tasks.system import files, manifests, package_installer
+from tasks.system.git import clones, local_changes
 from tasks.system.network import network_access
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import KNOWLEDGE, ROOT, Heard
@@ -192,7 +192,7 @@ def test_offline_build_does_not_contact_host_of_optional_extension(
     url = "https://git.example/toy"
     job = ready(tmp_path, git=url, optional=True)
     monkeypatch.setattr(network_access, "is_offline", lambda: True)
-    monkeypatch.setattr(git, "is_reachable", asked)
+    monkeypatch.setattr(clones, "is_reachable", asked)
     (built,) = run(job)
     assert built.status == "unreachable"
     assert f"toy was not built: {url} is not in the bundle" in heard

@@ -14,7 +14,8 @@ from tasks.core.errors import LostEditsError, TorchyardError
 from tasks.stages.source import run as action
 from tasks.stages.source.model import SourceJob, SourceKind, SourceTree
 from tasks.stages.source.tree_changes_io import preview_source_changes
-from tasks.system import files, git, manifests
+from tasks.system import files, manifests
+from tasks.system.git import checkout_state
 from tests.support.checkout import Heard
 from tests.support.systems import needs_git
 
@@ -104,7 +105,7 @@ def test_unchanged_clone_yields_same_outputs(tmp_path: Path, checkout: Path) -> 
     given = job(tmp_path, "git", checkout)
     first = run(given)
     assert first == run(given)
-    assert first.commit == git.read_git_state(checkout).commit
+    assert first.commit == checkout_state.read_git_state(checkout).commit
     assert first.edits == ""
 
 
@@ -182,7 +183,7 @@ def test_patch_does_not_block_other_ref(tmp_path: Path, checkout: Path, patch: P
     run(job(tmp_path, "git", checkout, patch))
     second(checkout)
     moved = run(job(tmp_path, "git", checkout, patch, ref="main"))
-    assert moved.commit == git.read_git_state(checkout).commit
+    assert moved.commit == checkout_state.read_git_state(checkout).commit
     assert (Path(moved.tree) / "setup.py").read_text(encoding="utf-8") == "patched\n"
 
 
@@ -423,7 +424,7 @@ def test_clone_of_other_project_is_refused(tmp_path: Path, checkout: Path) -> No
     assert "source.ref" in caught.value.hint
     assert not Path(given.manifest).exists()
     right = run(job(tmp_path, "git", checkout, ref="v1"))
-    assert right.commit == git.read_git_state(Path(right.tree)).commit
+    assert right.commit == checkout_state.read_git_state(Path(right.tree)).commit
 
 
 def test_archive_or_folder_of_other_project_is_refused(tmp_path: Path, tree: Path) -> None:

@@ -9,7 +9,7 @@ from subprocess import CalledProcessError
 import pytest
 
 from tasks.core.errors import TorchyardError
-from tasks.system import git
+from tasks.system.git import local_changes
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as run
 from tests.support.checkout import Heard
@@ -77,7 +77,7 @@ def conflict(tree: Path, operation: str) -> None:
 def test_conflicts_are_reported_with_abort_command(
     clone: Path, operation: str, hint: str, where: str
 ) -> None:
-    assert git.find_conflicts(clone) is None
+    assert local_changes.find_conflicts(clone) is None
     top = clone.parent / "beside" if where == "worktree" else clone
     tree = clone / "inner" if where == "submodule" else top
     if where == "worktree":
@@ -85,7 +85,7 @@ def test_conflicts_are_reported_with_abort_command(
     conflict(tree, operation)
     before = run(tree, "status", "--porcelain=v2", "--branch")
     with pytest.raises(TorchyardError) as caught:
-        git.require_merged(top, "source.path")
+        local_changes.require_merged(top, "source.path")
     name = "inner/a" if where == "submodule" else "a"
     assert caught.value.message == f"in {top} 1 file has merge conflicts: {name}"
     assert caught.value.location == "source.path"
@@ -94,7 +94,7 @@ def test_conflicts_are_reported_with_abort_command(
     assert run(tree, "status", "--porcelain=v2", "--branch") == before
     if hint.endswith("--abort"):
         run(tree, *hint.split())
-        assert git.find_conflicts(top) is None
+        assert local_changes.find_conflicts(top) is None
 
 
 def test_many_conflicts_are_counted_and_some_named(clone: Path) -> None:
@@ -108,7 +108,7 @@ def test_many_conflicts_are_counted_and_some_named(clone: Path) -> None:
     with pytest.raises(CalledProcessError):
         run(clone, "merge", "theirs")
     assert "<<<<<<<" in (clone / ".gitmodules").read_text("utf-8")
-    message = str(git.find_conflicts(clone))
+    message = str(local_changes.find_conflicts(clone))
     assert message == "31 files have merge conflicts: .gitmodules, f00, f01, f02, f03 and 26 more"
 
 
@@ -126,18 +126,18 @@ def test_operation_in_progress_without_conflicts_is_warning(
     clone: Path, heard: Heard, steps: list[list[str]], expected: str
 ) -> None:
     diverge(clone)
-    git.require_merged(clone, "source.path")
+    local_changes.require_merged(clone, "source.path")
     assert not heard
     for step in steps:
         try:
             run(clone, *step)
         except CalledProcessError:
             assert step[0] in {"rebase", "cherry-pick"}
-    git.require_merged(clone, "source.path")
+    local_changes.require_merged(clone, "source.path")
     (line,) = heard
     assert line.endswith(f'built as they are now; to end it, run git -C "{clone}" {expected}')
 
 
 def test_folder_without_git_has_no_conflicts(tmp_path: Path) -> None:
-    git.require_merged(tmp_path, "source.path")
-    git.require_merged(tmp_path / "missing", "source.path")
+    local_changes.require_merged(tmp_path, "source.path")
+    local_changes.require_merged(tmp_path / "missing", "source.path")

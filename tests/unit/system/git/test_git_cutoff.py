@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import TorchyardError
-from tasks.system import git
-from tasks.system.git import interrupted_update
+from tasks.system.git import clones, interrupted_update
 from tasks.system.git.interrupted_update import UpdateNote, read_submodule_head
 from tests.integration.conftest import git as run
 from tests.support.smallclones import with_submodule
@@ -67,8 +66,8 @@ def test_partially_cloned_submodule_is_cloned_again(clone: Path, lost: str) -> N
     (clone / "inner" / "b").unlink()
     interrupted_update.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
     (stored / "index.lock").touch()
-    assert git.list_stale_submodules(clone, "") == ("inner",)
-    git.update_submodules(clone)
+    assert clones.list_stale_submodules(clone, "") == ("inner",)
+    clones.update_submodules(clone)
     assert is_in_order(clone)
 
 
@@ -77,7 +76,7 @@ def test_interrupted_submodule_checkout_is_repaired(clone: Path) -> None:
     (clone / ".git" / "modules" / "inner" / "index.lock").touch()
     (clone / "inner" / "a").unlink()
     (clone / "inner" / "b").write_text("half", "utf-8")
-    git.update_submodules(clone)
+    clones.update_submodules(clone)
     assert is_in_order(clone)
     assert run(clone / "inner", "show", "refs/torchyard/interrupted:b") == "half"
 
@@ -92,7 +91,7 @@ def test_user_edit_after_failure_is_kept(clone: Path) -> None:
     mine.write_text("mine\n", "utf-8")
     later = (clone / ".git" / "torchyard-under-way.json").stat().st_mtime + 10
     os.utime(mine, (later, later))
-    git.update_submodules(clone)
+    clones.update_submodules(clone)
     assert mine.read_text("utf-8") == "mine\n"
 
 

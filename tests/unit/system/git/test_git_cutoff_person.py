@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import LostEditsError, TorchyardError
-from tasks.system import git
-from tasks.system.git import interrupted_update
+from tasks.system.git import clones, interrupted_update
 from tasks.system.git.interrupted_update import UpdateNote
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as run
@@ -37,8 +36,8 @@ def test_user_work_in_submodule_after_kill_is_kept(clone: Path, tmp_path: Path, 
     killed(tree)
     age(tree, 60)
     made = work_on(tree / "inner")
-    assert git.list_stale_submodules(tree, "") == ()
-    git.update_submodules(tree)
+    assert clones.list_stale_submodules(tree, "") == ()
+    clones.update_submodules(tree)
     assert run(tree / "inner", "symbolic-ref", "HEAD") == "refs/heads/mine"
     assert run(tree / "inner", "rev-parse", "HEAD") == made
     assert (tree / "inner" / "b").read_text("utf-8") == "edited\n"
@@ -51,7 +50,7 @@ def test_uncommitted_edit_after_kill_is_kept(clone: Path) -> None:
     mine.write_text("edited\n", "utf-8")
     later = interrupted_update.find_note_path(clone).stat().st_mtime + 60
     os.utime(mine, (later, later))
-    git.update_submodules(clone)
+    clones.update_submodules(clone)
     assert mine.read_text("utf-8") == "edited\n"
 
 
@@ -60,7 +59,7 @@ def test_missing_files_in_user_clone_are_restored_after_kill(clone: Path, tmp_pa
     killed(tree)
     (tree / "inner" / "a").unlink()
     (tree / "inner" / "b").write_text("", "utf-8")
-    git.update_submodules(tree)
+    clones.update_submodules(tree)
     assert run(tree / "inner", "status", "--porcelain") == ""
     assert interrupted_update.read_update_note(tree) is None
 
@@ -80,8 +79,8 @@ def test_interrupted_checkout_of_other_commit_is_resumed(
     killed(tree)
     (tree / "inner" / "new").write_text("new\n", "utf-8", newline="\n")
     (tree / "inner" / "a").write_text("a2\n", "utf-8", newline="\n")
-    assert git.list_stale_submodules(tree, before) == ("inner",)
-    git.update_submodules(tree, ("inner",))
+    assert clones.list_stale_submodules(tree, before) == ("inner",)
+    clones.update_submodules(tree, ("inner",))
     assert run(tree / "inner", "rev-parse", "HEAD") == wanted
     assert run(tree / "inner", "status", "--porcelain") == ""
 
@@ -92,10 +91,10 @@ def test_ambiguous_change_in_user_clone_is_left_to_user(clone: Path, tmp_path: P
     (tree / "inner" / "a").unlink()
     (tree / "inner" / "b").write_text("whose?", "utf-8")
     with pytest.raises(LostEditsError, match="checkout --force"):
-        git.update_submodules(tree)
+        clones.update_submodules(tree)
     assert (tree / "inner" / "b").read_text("utf-8") == "whose?"
     run(tree / "inner", "checkout", "--force", "HEAD")
-    git.update_submodules(tree)
+    clones.update_submodules(tree)
     assert interrupted_update.read_update_note(tree) is None
 
 
@@ -107,8 +106,8 @@ def test_clean_submodule_on_user_branch_is_kept_after_failure(clone: Path) -> No
         raise TorchyardError("the host does not answer")
     made = work_on(clone / "inner")
     run(clone / "inner", "checkout", "-q", "--", "b")
-    assert git.list_stale_submodules(clone, "") == ()
-    git.update_submodules(clone)
+    assert clones.list_stale_submodules(clone, "") == ()
+    clones.update_submodules(clone)
     assert run(clone / "inner", "symbolic-ref", "HEAD") == "refs/heads/mine"
     assert run(clone / "inner", "rev-parse", "HEAD") == made
 
@@ -117,7 +116,7 @@ def test_changes_saved_twice_get_two_refs(clone: Path) -> None:
     for held in ("first", "second"):
         killed(clone)
         (clone / "inner" / "b").write_text(held, "utf-8")
-        git.update_submodules(clone)
+        clones.update_submodules(clone)
     assert run(clone / "inner", "show", "refs/torchyard/interrupted:b") == "first"
     assert run(clone / "inner", "show", "refs/torchyard/interrupted-2:b") == "second"
 
@@ -179,7 +178,7 @@ def test_files_unpacked_over_submodule_are_moved_aside(
     (inner / ".git").unlink()
     (inner / "mine").write_text("unpacked by hand", "utf-8")
     interrupted_update.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
-    git.update_submodules(clone)
+    clones.update_submodules(clone)
     assert (clone / "inner.1" / "mine").read_text("utf-8") == "unpacked by hand"
     assert f"to {clone / 'inner.1'}" in capsys.readouterr().out
     assert (inner / ".git").exists()
@@ -190,7 +189,7 @@ def test_partial_clone_with_later_edits_is_moved_aside(clone: Path) -> None:
     interrupted_update.write_update_note(clone, UpdateNote(("inner",), fresh=("inner",), began=0.0))
     age(clone, 60)
     (clone / "inner" / "b").write_text("edited\n", "utf-8")
-    git.update_submodules(clone)
+    clones.update_submodules(clone)
     assert (clone / "inner.1" / "b").read_text("utf-8") == "edited\n"
     assert (clone / ".git" / "modules" / "inner.1").is_dir()
     assert run(clone / "inner", "status", "--porcelain") == ""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.system import git
+from tasks.system.git import checkout_state
 from tests.support.rows import long_but
 from tests.support.systems import needs_git
 from tests.unit.system.git.test_git import commit, repository, run
@@ -64,22 +64,26 @@ def test_unchanged_folders_are_not_walked(
     kept = tmp_path / "kept.json"
     (tree / "one" / "new.txt").write_text("new\n", encoding="utf-8")
     age(tree)
-    first = git.read_git_state(tree, kept)
+    first = checkout_state.read_git_state(tree, kept)
     assert walked(asked)
     asked.clear()
-    assert git.read_git_state(tree, kept) == first
+    assert checkout_state.read_git_state(tree, kept) == first
     assert not walked(asked)
     (tree / "one" / "new.txt").write_text("newer\n", encoding="utf-8")  # its folder is unchanged
-    assert git.read_git_state(tree, kept).edits == git.read_git_state(tree).edits != first.edits
+    assert (
+        checkout_state.read_git_state(tree, kept).edits
+        == checkout_state.read_git_state(tree).edits
+        != first.edits
+    )
 
 
 def test_recently_changed_folders_are_walked_again(
     tree: Path, tmp_path: Path, asked: list[tuple[str, ...]]
 ) -> None:
     kept = tmp_path / "kept.json"
-    git.read_git_state(tree, kept)
+    checkout_state.read_git_state(tree, kept)
     asked.clear()
-    git.read_git_state(tree, kept)
+    checkout_state.read_git_state(tree, kept)
     assert walked(asked)
 
 
@@ -90,7 +94,7 @@ def test_corrupt_cache_is_ignored(tree: Path, tmp_path: Path, held: str) -> None
     kept = tmp_path / "kept.json"
     kept.write_text(held, encoding="utf-8")
     (tree / "new.txt").touch()
-    assert git.read_git_state(tree, kept) == git.read_git_state(tree)
+    assert checkout_state.read_git_state(tree, kept) == checkout_state.read_git_state(tree)
 
 
 def add(tree: Path, number: int) -> None:
@@ -137,7 +141,7 @@ def test_cached_state_equals_full_walk_after_any_change(
     kept, chance = tmp_path / "kept.json", random.Random(seed)
     for number in range(25):
         chance.choice(STEPS)(tree, number)
-        assert git.read_git_state(tree, kept) == git.read_git_state(tree)
+        assert checkout_state.read_git_state(tree, kept) == checkout_state.read_git_state(tree)
         if chance.random() < 0.5:
             # recent changes look old, by a different amount each time, as time passes
             for folder, _, _ in os.walk(tree):
@@ -145,4 +149,4 @@ def test_cached_state_equals_full_walk_after_any_change(
                 if when > LONG_AGO + 10**7:
                     os.utime(folder, (LONG_AGO + number, LONG_AGO + number))
             os.utime(tree / ".git" / "index", (LONG_AGO + number, LONG_AGO + number))
-            assert git.read_git_state(tree, kept) == git.read_git_state(tree)
+            assert checkout_state.read_git_state(tree, kept) == checkout_state.read_git_state(tree)

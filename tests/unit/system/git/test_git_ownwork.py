@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.system import git
+from tasks.system.git import local_changes
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as run
 from tests.support.smallclones import with_submodule
@@ -90,23 +90,23 @@ WORK: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_user_change_is_detected(clone: Path, patch: Path, name: str) -> None:
     do, kind = WORK[name]
     do(clone)
-    assert git.list_local_changes(clone) == (kind,)
-    if git.can_apply_patch(clone, patch):
-        git.apply_patch(clone, patch)
-        assert git.list_local_changes(clone, (patch,)) == (kind,)
+    assert local_changes.list_local_changes(clone) == (kind,)
+    if local_changes.can_apply_patch(clone, patch):
+        local_changes.apply_patch(clone, patch)
+        assert local_changes.list_local_changes(clone, (patch,)) == (kind,)
 
 
 def test_changes_by_torchyard_or_build_are_not_local_changes(
     clone: Path, patch: Path, tmp_path: Path
 ) -> None:
-    assert git.list_local_changes(clone) == ()
-    git.apply_patch(clone, patch)
+    assert local_changes.list_local_changes(clone) == ()
+    local_changes.apply_patch(clone, patch)
     (clone / "lib.so").touch()
     (clone / "inner" / "made").touch()
-    assert git.list_local_changes(clone, (patch,)) == ()
-    assert git.list_local_changes(clone) == ("edits",)
+    assert local_changes.list_local_changes(clone, (patch,)) == ()
+    assert local_changes.list_local_changes(clone) == ("edits",)
     assert "A  new" not in run(clone, "status", "--porcelain")  # its index is unchanged
-    assert git.list_local_changes(tmp_path) == ()
+    assert local_changes.list_local_changes(tmp_path) == ()
 
 
 def test_pulled_and_pushed_commits_are_not_local_changes(clone: Path) -> None:
@@ -114,24 +114,24 @@ def test_pulled_and_pushed_commits_are_not_local_changes(clone: Path) -> None:
     (outer / "b").touch()
     commit(outer, "theirs")
     run(clone, "pull", "-q", "--ff-only", "origin", "main")
-    assert git.list_local_changes(clone) == ()
+    assert local_changes.list_local_changes(clone) == ()
     run(clone, "commit", "-q", "--allow-empty", "-m", "mine")
-    assert git.list_local_changes(clone) == ("commits",)
+    assert local_changes.list_local_changes(clone) == ("commits",)
     run(clone, "push", "-q", "origin", "HEAD:refs/heads/mine")
     run(clone, "fetch", "-q", "origin")
-    assert git.list_local_changes(clone) == ()
+    assert local_changes.list_local_changes(clone) == ()
 
 
 def test_unfinished_clone_has_no_local_changes(clone: Path) -> None:
     run(clone, "symbolic-ref", "HEAD", "refs/heads/none")
-    assert git.list_local_changes(clone) == ()
+    assert local_changes.list_local_changes(clone) == ()
 
 
 def test_unreadable_repository_may_have_local_changes(clone: Path) -> None:
     (clone / ".git" / "index").write_bytes(b"none")
-    assert git.list_local_changes(clone) == ("files that git cannot read",)
+    assert local_changes.list_local_changes(clone) == ("files that git cannot read",)
 
 
 def test_missing_git_may_have_local_changes(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert git.list_local_changes(clone) == ("files that git cannot read",)
+    assert local_changes.list_local_changes(clone) == ("files that git cannot read",)

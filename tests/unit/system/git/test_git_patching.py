@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import TorchyardError
-from tasks.system import files, git
+from tasks.system import files
 from tasks.system.git import local_changes
 from tests.integration.conftest import commit
 from tests.integration.conftest import git as run
@@ -66,14 +66,14 @@ def test_patched_files_are_restored_and_later_edits_are_named(
         (tree / "a").unlink()
         (tree / "a").write_text(since, "utf-8")
         (tree / "new").write_text("ne", "utf-8")
-        git.restore_patched_files(tree, folder)
+        local_changes.restore_patched_files(tree, folder)
         assert (tree / "b").read_text("utf-8") == mine
         assert (tree / "a").read_text("utf-8") == "a\n"
         assert not (tree / "new").exists()
         aside = folder.with_name("aside") / str(number)
         assert (aside / "a").read_text("utf-8") == since
         assert str(aside) in capsys.readouterr().out
-    git.restore_patched_files(tree, folder)
+    local_changes.restore_patched_files(tree, folder)
     assert not capsys.readouterr().out
 
 
@@ -83,14 +83,14 @@ def test_file_of_any_type_and_name_is_restored(tree: Path, folder: Path, name: s
     (tree / name).write_bytes(b"\0 patched")
     begin_patch(tree, folder, patch_of(tree))
     (tree / name).unlink()
-    git.restore_patched_files(tree, folder)
+    local_changes.restore_patched_files(tree, folder)
     assert (tree / name).read_bytes() == before
 
 
 def test_patch_between_two_folders_is_restored(tree: Path, folder: Path) -> None:
     begin_patch(tree, folder, CHANGE.replace("a/a", "pytorch.orig/a").replace("b/a", "pytorch/a"))
     (tree / "a").unlink()
-    git.restore_patched_files(tree, folder)
+    local_changes.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "a\n"
 
 
@@ -98,7 +98,7 @@ def test_both_paths_of_rename_are_restored(tree: Path, folder: Path) -> None:
     (tree / "a").rename(tree / "moved")
     begin_patch(tree, folder, patch_of(tree, "-M"))
     (tree / "a").rename(tree / "moved")
-    git.restore_patched_files(tree, folder)
+    local_changes.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "a\n"
     assert not (tree / "moved").exists()
 
@@ -110,7 +110,7 @@ def test_mode_only_change_is_restored(tree: Path, folder: Path) -> None:
     (tree / "a").unlink()
     (tree / "a").write_text("a\n", "utf-8")
     (tree / "a").chmod(0o755)
-    git.restore_patched_files(tree, folder)
+    local_changes.restore_patched_files(tree, folder)
     assert not os.access(tree / "a", os.X_OK)
 
 
@@ -121,7 +121,7 @@ def test_paths_in_patch_description_are_ignored(tree: Path, folder: Path, tmp_pa
     begin_patch(tree, folder, description + CHANGE)
     assert [path.name for path in (folder / "files").rglob("*")] == ["a"]
     other.write_text("mine since", "utf-8")
-    git.restore_patched_files(tree, folder)
+    local_changes.restore_patched_files(tree, folder)
     assert other.read_text("utf-8") == "mine since"
 
 
@@ -153,7 +153,7 @@ def test_failed_restore_is_not_reported_as_restored(
     begin_patch(tree, folder, CHANGE)
     (folder / "files" / "a").unlink()
     (tree / "a").write_text("half", "utf-8")
-    git.restore_patched_files(tree, folder)
+    local_changes.restore_patched_files(tree, folder)
     output = capsys.readouterr().out
     assert "cannot restore its files" in output
     assert "restored" not in output
@@ -174,7 +174,7 @@ def test_file_is_kept_until_its_backup_is_complete(
         patch.setattr("os.link", full)
         patch.setattr("shutil.copy2", full)
         with pytest.raises(OSError, match="No space"):
-            git.restore_patched_files(tree, folder)
+            local_changes.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "half"
-    git.restore_patched_files(tree, folder)
+    local_changes.restore_patched_files(tree, folder)
     assert (tree / "a").read_text("utf-8") == "a\n"
