@@ -18,13 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING
 
-from tasks.core.errors import (
-    CommandFailedError,
-    InterruptedRunError,
-    MissingToolError,
-    TorchyardError,
-    redact_secrets,
-)
+from tasks.core import errors
 from tasks.core.model import Command
 from tasks.system import process_group
 from tasks.system.output import bind_current_context
@@ -102,7 +96,7 @@ def build_host_env() -> dict[str, str]:
 def _is_passed_variable(name: str, value: str) -> bool:
     key = name.upper() if _IGNORES_CASE else name
     if key in _OFFLINE_VARIABLES:
-        return redact_secrets(value) == value
+        return errors.redact_secrets(value) == value
     is_passed = key in PASSED_VARIABLES or key.startswith(PASSED_PREFIXES)
     return is_passed and not key.startswith(REMOTE_CACHE_VARIABLES)
 
@@ -141,7 +135,7 @@ def run_command(
     with _open_log(command) as log:
 
         def record_line(line: str) -> None:
-            text = redact_secrets(line.rstrip("\n"))
+            text = errors.redact_secrets(line.rstrip("\n"))
             tail.append(text)
             try:
                 log.write(text + "\n")
@@ -161,7 +155,7 @@ def capture_output(command: Command) -> str:
     out: list[str] = []
     err: list[str] = []
     if code := _run_and_wait(command, out.append, err.append):
-        lines = [redact_secrets(line.rstrip("\n")) for line in [*out, *err]]
+        lines = [errors.redact_secrets(line.rstrip("\n")) for line in [*out, *err]]
         raise _build_command_error(command, code, lines)
     return "".join(out)
 
@@ -172,7 +166,7 @@ def try_capture(
     """Return a short command's standard output; None if it fails; `env` defaults to the host's."""
     try:
         return capture_output(Command(argv, env or build_host_env(), what, timeout=timeout))
-    except (CommandFailedError, MissingToolError):
+    except (errors.CommandFailedError, errors.MissingToolError):
         return None
 
 
@@ -213,7 +207,7 @@ def _wait_or_stop(child: subprocess.Popen[str], stop: threading.Event) -> int:
 
 def _require_not_stopped(command: Command) -> None:
     if _is_stopped.get()():
-        raise InterruptedRunError(f"{command.step_name}: interrupted")
+        raise errors.InterruptedRunError(f"{command.step_name}: interrupted")
 
 
 def _start_process(command: Command, *, split: bool) -> subprocess.Popen[str]:
@@ -237,7 +231,7 @@ def _start_process(command: Command, *, split: bool) -> subprocess.Popen[str]:
         is_cwd_missing = command.cwd is not None and not Path(command.cwd).is_dir()
         missing = command.cwd if is_cwd_missing else command.argv[0]
         message = f"{command.step_name}: cannot start {missing}: {error.strerror}"
-        raise MissingToolError(message) from error
+        raise errors.MissingToolError(message) from error
 
 
 def _start_reader(stream: IO[str] | None, take: Callable[[str], None]) -> threading.Thread:
@@ -258,7 +252,7 @@ def _open_log(command: Command) -> Iterator[IO[str]]:
         path.parent.mkdir(parents=True, exist_ok=True)
     log = path.open("a", encoding="utf-8")
     try:
-        log.write(redact_secrets(f"$ {subprocess.list2cmdline(command.argv)}\n"))
+        log.write(errors.redact_secrets(f"$ {subprocess.list2cmdline(command.argv)}\n"))
         yield log
     finally:
         with contextlib.suppress(OSError):  # the buffered rest does not fit on the disk
@@ -267,7 +261,7 @@ def _open_log(command: Command) -> Iterator[IO[str]]:
 
 def _build_command_error(
     command: Command, code: int, tail: Sequence[str], offset: int = 0, unwritten: Iterable[str] = ()
-) -> CommandFailedError:
+) -> errors.CommandFailedError:
     """Return the error of a failed command, with the first error or the last line of its output."""
     from tasks.diagnosis.failure_matches import ParsedLog  # noqa: PLC0415 - only where it failed
     from tasks.diagnosis.first_error import find_error_or_last_line  # noqa: PLC0415
@@ -281,7 +275,7 @@ def _build_command_error(
     number = next((line.number for line in located), 0)
     location = f"{command.log}:{number}" if command.log else ""
     message = f"{description}: {error_line.text}" if error_line else description
-    error = CommandFailedError(message, code=code, location=location)
+    error = errors.CommandFailedError(message, code=code, location=location)
     error.exit_description, error.log_offset, error.output = description, offset, "\n".join(tail)
     error.parsed_log = parsed
     return error
@@ -295,7 +289,7 @@ def _read_output(
     from tasks.diagnosis.log_lines import RawLine  # noqa: PLC0415
 
     lines: list[RawLine] = []
-    with contextlib.suppress(TorchyardError):
+    with contextlib.suppress(errors.TorchyardError):
         lines = list(read_log(Path(log), offset)) if log else []
     first = lines[-1].number + 1 if lines else 1
     return [*lines, *itertools.starmap(RawLine, enumerate(unwritten if lines else tail, first))]

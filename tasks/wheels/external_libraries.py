@@ -11,15 +11,8 @@ from packaging.utils import canonicalize_name
 
 from tasks.core.model import CheckStatus
 from tasks.core.pip_requirements import select_applicable_requirements
-from tasks.wheels import library_linkage
+from tasks.wheels import library_linkage, nvidia_packages
 from tasks.wheels.library_linkage import Linkage, SystemDlls
-from tasks.wheels.nvidia_packages import (
-    NvidiaPackage,
-    find_declared_requirement,
-    find_nvidia_package,
-    is_in_package_folder,
-    parse_library_majors,
-)
 
 _Provider = tuple[CheckStatus, str]  # the status of the check, and what provides the library
 _SITE_PACKAGES = PurePosixPath("/site-packages")
@@ -67,7 +60,9 @@ def find_external_libraries(
     def find_linkage(place: str) -> Linkage | None:
         path = PurePosixPath(place)  # /site-packages/nvidia/cublas/lib/libcublas.so.12
         inside = path.is_relative_to(_SITE_PACKAGES)
-        of_nvidia = inside and is_in_package_folder(path.relative_to(_SITE_PACKAGES))
+        of_nvidia = inside and nvidia_packages.is_in_package_folder(
+            path.relative_to(_SITE_PACKAGES)
+        )
         return wheel_libraries.get(place) or (Linkage(machine) if of_nvidia else None)
 
     loaded = [
@@ -79,7 +74,9 @@ def find_external_libraries(
     for need in library_linkage.load_libraries(loaded, search):
         if need.library in wheel_libraries and need.place not in wheel_libraries:
             needs[need.name].append(need)
-    cuda = frozenset(major for name in needs for major in parse_library_majors(name))
+    cuda = frozenset(
+        major for name in needs for major in nvidia_packages.parse_library_majors(name)
+    )
     requires = select_applicable_requirements(target.requires, "linux", machine)
     target = replace(target, requires=requires, cuda=cuda)
     own_names = {PurePosixPath(n).name for n in libraries} | {x.soname for x in libraries.values()}
@@ -96,7 +93,7 @@ def find_external_libraries(
 def _find_provider(name: str, target: TargetEnvironment, *, reached: bool) -> _Provider:
     if library_linkage.is_driver_library(name):
         return "passed", "the driver"
-    if package := find_nvidia_package(name):
+    if package := nvidia_packages.find_nvidia_package(name):
         return _check_nvidia_library(name, package, target, reached=reached)
     if _TORCH_LIBRARY.match(name) and (torch := _describe_torch(target)):
         return "passed", torch
@@ -108,10 +105,10 @@ def _find_provider(name: str, target: TargetEnvironment, *, reached: bool) -> _P
 
 
 def _check_nvidia_library(
-    name: str, package: NvidiaPackage, target: TargetEnvironment, *, reached: bool
+    name: str, package: nvidia_packages.NvidiaPackage, target: TargetEnvironment, *, reached: bool
 ) -> _Provider:
-    majors = parse_library_majors(name) or target.cuda
-    provider = find_declared_requirement(package, target.requires, majors)
+    majors = nvidia_packages.parse_library_majors(name) or target.cuda
+    provider = nvidia_packages.find_declared_requirement(package, target.requires, majors)
     if provider and reached:
         return "passed", provider
     if torch := _describe_torch(target):  # torch is imported first and loads them
@@ -152,12 +149,12 @@ def find_external_dlls(
     return [ExternalLibrary(n, tuple(by), *_find_dll_provider(n, target)) for n, by in found]
 
 
-def find_dll_package(name: str) -> NvidiaPackage | None:
+def find_dll_package(name: str) -> nvidia_packages.NvidiaPackage | None:
     """Return the NVIDIA package that contains the DLL `name` (lower case), None if unknown."""
     if not (match := _NUMBERED_DLL.fullmatch(name)):
         return None
     stem = "cudnn" if match["stem"].startswith("cudnn_") else match["stem"]
-    return find_nvidia_package(f"lib{_STEM_SPELLINGS.get(stem, stem)}.so")
+    return nvidia_packages.find_nvidia_package(f"lib{_STEM_SPELLINGS.get(stem, stem)}.so")
 
 
 def _find_dll_provider(name: str, target: TargetEnvironment) -> _Provider:
@@ -167,7 +164,7 @@ def _find_dll_provider(name: str, target: TargetEnvironment) -> _Provider:
     if package := find_dll_package(name):
         if torch:  # torch is imported first, and its wheel contains the DLLs
             return "passed", f"the packages of {torch}"
-        if provider := find_declared_requirement(package, target.requires):
+        if provider := nvidia_packages.find_declared_requirement(package, target.requires):
             return "not run", f"{provider} has it, but only its own code can make Windows find it"
         return "failed", f"nvidia-{package.name} has it, but is not in Requires-Dist"
     if _TORCH_DLL.fullmatch(name) and torch:

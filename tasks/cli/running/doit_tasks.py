@@ -13,13 +13,7 @@ from doit import get_initial_workdir
 from doit.tools import config_changed
 
 from tasks.cli.help_text import HELP_PAGES
-from tasks.cli.running.execute import (
-    Session,
-    execute_stage,
-    is_due,
-    list_optional_stages,
-    load_stage_module,
-)
+from tasks.cli.running import execute
 from tasks.core.canonical_json import convert_to_redacted_json
 from tasks.core.model import Plan, Stage
 
@@ -35,7 +29,7 @@ def resolve_user_path(path: str) -> str:
     return str(Path(get_initial_workdir() or "", expanded)) if path else ""
 
 
-def generate_stage_tasks(session: Session) -> Iterator[DoitTask]:
+def generate_stage_tasks(session: execute.Session) -> Iterator[DoitTask]:
     """Yield a task per stage, the group `extensions`, and the task `build`."""
     plan, stage_names = session.plan, [stage.name for stage in session.plan.stages]
     # must come first: doit adds subtasks only to an existing group
@@ -51,13 +45,13 @@ def generate_stage_tasks(session: Session) -> Iterator[DoitTask]:
             yield {"basename": name, "doc": text, "actions": [print_reason], "uptodate": [False]}
 
 
-def _build_task(session: Session, stage: Stage) -> DoitTask:
+def _build_task(session: execute.Session, stage: Stage) -> DoitTask:
     kind, _, name = stage.name.partition(":")
     return {
         "basename": kind,
         **({"name": name} if name else {}),
         "doc": stage.doc,
-        "actions": [(execute_stage, [session, stage])],
+        "actions": [(execute.execute_stage, [session, stage])],
         "file_dep": [str(path) for path in stage.inputs if path not in stage.optional_inputs],
         "targets": [str(path) for path in (*stage.outputs, *stage.extra_outputs)],
         "uptodate": _build_uptodate_checks(session.plan, stage),
@@ -79,12 +73,14 @@ def _build_uptodate_checks(plan: Plan, stage: Stage) -> list[Any]:
         # doit tracks neither missing files nor the tasks that write them
         return not stage.optional_inputs or not (
             stage_record_io.find_rebuild_reasons(stage)
-            or any(map(is_due, list_optional_stages(plan, stage)))
+            or any(map(execute.is_due, execute.list_optional_stages(plan, stage)))
         )
 
     checks = [config_changed(convert_to_redacted_json(stage.fingerprint)), is_intact]
     if stage.uptodate_check == "stale":
-        checks.append(lambda: not load_stage_module(stage, "up_to_date").is_stale(stage.job))
+        checks.append(
+            lambda: not execute.load_stage_module(stage, "up_to_date").is_stale(stage.job)
+        )
     return checks
 
 

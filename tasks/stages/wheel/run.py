@@ -13,16 +13,7 @@ from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
 from tasks.stages.compile.model import CompileResult
 from tasks.stages.env.model import Environment
 from tasks.stages.source.model import SourceTree
-from tasks.stages.wheel import wheel_libraries_io, wheel_packing_io
-from tasks.stages.wheel.model import (
-    KERNELS,
-    AbiFingerprint,
-    BuiltJob,
-    ExistingJob,
-    PrebuiltJob,
-    Wheel,
-    WheelKind,
-)
+from tasks.stages.wheel import model, wheel_libraries_io, wheel_packing_io
 from tasks.stages.wheel.torch_abi_io import read_abi_fingerprint
 from tasks.system import environments, files, interpreters, manifests, package_installer, shell
 from tasks.system.hardware import toolchain
@@ -53,28 +44,32 @@ class LastWheel:
     record: str = ""
 
 
-def run(job: PrebuiltJob | BuiltJob | ExistingJob) -> tuple[Wheel, AbiFingerprint]:
+def run(
+    job: model.PrebuiltJob | model.BuiltJob | model.ExistingJob,
+) -> tuple[model.Wheel, model.AbiFingerprint]:
     """Install and check torch; return the manifests. Raises `FetchError`, `BadArtifactError`."""
     deps = manifests.read_manifest(job.deps, DepsManifest)
-    if isinstance(job, PrebuiltJob):
+    if isinstance(job, model.PrebuiltJob):
         return _install_prebuilt(job, deps)
-    if isinstance(job, BuiltJob):
+    if isinstance(job, model.BuiltJob):
         return _build_torch(job, deps)
     return _create_result(job, deps, _find_installed_torch(job.python), None)
 
 
 def _create_result(
-    job: PrebuiltJob | BuiltJob | ExistingJob,
+    job: model.PrebuiltJob | model.BuiltJob | model.ExistingJob,
     deps: DepsManifest,
     torch: InstalledTorch,
     artifact: Artifact | None,
-) -> tuple[Wheel, AbiFingerprint]:
+) -> tuple[model.Wheel, model.AbiFingerprint]:
     """Print the installed torch; return the manifests. An existing torch has no `artifact`."""
     origin = f"({artifact.name}, sha256 {artifact.sha256[:12]}…)" if artifact else ""
     print_line(f"torch {torch.version} {origin or f'in {torch.folder}'}")
-    kind: WheelKind = "wheel" if artifact else "existing"
+    kind: model.WheelKind = "wheel" if artifact else "existing"
     release = torch.version.partition("+")[0]
-    wheel = Wheel(torch.version, release, torch.cuda, torch.folder, deps.python, kind, artifact)
+    wheel = model.Wheel(
+        torch.version, release, torch.cuda, torch.folder, deps.python, kind, artifact
+    )
     return wheel, read_abi_fingerprint(torch, deps, job.reading)
 
 
@@ -87,7 +82,9 @@ def _find_installed_torch(python: str) -> InstalledTorch:
     raise BadArtifactError(message, location=python, hint=hint)
 
 
-def _install_prebuilt(job: PrebuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprint]:
+def _install_prebuilt(
+    job: model.PrebuiltJob, deps: DepsManifest
+) -> tuple[model.Wheel, model.AbiFingerprint]:
     files.require_minimum_space(job.landing, "installing torch and the libraries it needs")
     path, artifact = _fetch_wheel(job, deps)
     show_progress(f"checking {path.name}")
@@ -105,7 +102,7 @@ def _install_prebuilt(job: PrebuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiF
     return _create_result(job, deps, torch, artifact)
 
 
-def _fetch_wheel(job: PrebuiltJob, deps: DepsManifest) -> tuple[Path, Artifact]:
+def _fetch_wheel(job: model.PrebuiltJob, deps: DepsManifest) -> tuple[Path, Artifact]:
     description = f"{job.requirement} for {deps.python_version.rpartition('.')[0]}"
     stored_wheel = wheelhouse_io.find_stored_wheel(job.wheelhouse, description, job.index)
     if stored_wheel and job.locked_sha256 in ("", stored_wheel[1].sha256):
@@ -121,7 +118,7 @@ def _fetch_wheel(job: PrebuiltJob, deps: DepsManifest) -> tuple[Path, Artifact]:
     return wheelhouse_io.store_wheel(downloaded, job.wheelhouse, description, job.index)
 
 
-def require_target_code(job: PrebuiltJob, wheel: Path) -> None:
+def require_target_code(job: model.PrebuiltJob, wheel: Path) -> None:
     """Raise `MissingCodeError` if a target GPU cannot run the kernels of `wheel`.
 
     As in planning, the suffix of a target (as in sm_90a) is ignored. A library in an unknown format
@@ -144,10 +141,10 @@ def require_target_code(job: PrebuiltJob, wheel: Path) -> None:
     print_line(found)
 
 
-def _read_kernel_code(job: PrebuiltJob, wheel: Path) -> MachineCode:
+def _read_kernel_code(job: model.PrebuiltJob, wheel: Path) -> MachineCode:
     """Return the machine code of most kernels in the wheel; empty for a wheel without CUDA."""
     with wheel_archive_io.open_wheel(wheel) as archive:
-        members = (f"torch/lib/{name}" for name in KERNELS[job.system])
+        members = (f"torch/lib/{name}" for name in model.KERNELS[job.system])
         member = next((name for name in members if name in archive.namelist()), None)
         if member is None:
             return MachineCode(frozenset(), frozenset())
@@ -173,7 +170,9 @@ def require_release(found: InstalledTorch, release: str, cuda: str | None) -> No
         raise BadArtifactError(message, location=found.folder, hint=hint)
 
 
-def _build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerprint]:
+def _build_torch(
+    job: model.BuiltJob, deps: DepsManifest
+) -> tuple[model.Wheel, model.AbiFingerprint]:
     """Build the wheel. If its content is new, check its libraries, install it and import it."""
     compiled = manifests.read_manifest(job.compiled, CompileResult)
     if compiled.backend == "cmake":
@@ -215,7 +214,7 @@ def _build_torch(job: BuiltJob, deps: DepsManifest) -> tuple[Wheel, AbiFingerpri
     return _create_result(job, deps, _find_installed_torch(deps.python), artifact)
 
 
-def _read_last_wheel(job: BuiltJob) -> LastWheel | None:
+def _read_last_wheel(job: model.BuiltJob) -> LastWheel | None:
     """Return the last installed wheel, or None if the wheel file is missing or changed."""
     if last := manifests.find_manifest(job.content, LastWheel):
         path = _locate_wheel(job, last)
@@ -223,12 +222,12 @@ def _read_last_wheel(job: BuiltJob) -> LastWheel | None:
     return None
 
 
-def _locate_wheel(job: BuiltJob, last: LastWheel) -> Path:
+def _locate_wheel(job: model.BuiltJob, last: LastWheel) -> Path:
     return Path(job.wheelhouse) / last.artifact.name
 
 
 def _find_unchanged_wheel(
-    job: BuiltJob, last: LastWheel | None, content: tuple[str, str, str], python: str
+    job: model.BuiltJob, last: LastWheel | None, content: tuple[str, str, str], python: str
 ) -> Artifact | None:
     """Return the installed wheel if only the commit differs in the new one, else None."""
     is_same = last and (last.digest, last.identity, last.asked) == content
@@ -244,7 +243,7 @@ def _find_unchanged_wheel(
 
 
 def _install_or_restore(
-    job: BuiltJob, deps: DepsManifest, wheel: Path, site: Path, last: LastWheel | None
+    job: model.BuiltJob, deps: DepsManifest, wheel: Path, site: Path, last: LastWheel | None
 ) -> None:
     """Install and import a new wheel. If the import fails, reinstall the previous wheel."""
     show_progress(f"installing {wheel.name}")
@@ -268,7 +267,7 @@ def _install_or_restore(
 
 
 def _update_torch(
-    job: BuiltJob, deps: DepsManifest, wheel: Path, site: Path, last: LastWheel
+    job: model.BuiltJob, deps: DepsManifest, wheel: Path, site: Path, last: LastWheel
 ) -> bool:
     """Install only the files that changed. Return False if the whole wheel must be installed."""
     unmodified_wheel = installed_wheel_io.find_unmodified_wheel(site, "torch", last.record)
@@ -283,12 +282,12 @@ def _update_torch(
     return count is not None
 
 
-def _install_full_wheel(job: BuiltJob, deps: DepsManifest, wheel: Path) -> None:
+def _install_full_wheel(job: model.BuiltJob, deps: DepsManifest, wheel: Path) -> None:
     installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
     installer.install_wheel(wheel, InstallOptions(deps.toolkit.pins if deps.toolkit else ()))
 
 
-def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
+def require_torch_import(job: model.BuiltJob, python: str, version: str) -> None:
     """Raise `BadArtifactError` if torch does not import, except for lack of a driver."""
     show_progress("importing torch")
     environment = manifests.read_manifest(job.env, Environment)
@@ -311,8 +310,8 @@ def require_torch_import(job: BuiltJob, python: str, version: str) -> None:
 
 
 def _build_cpp_libraries(
-    job: BuiltJob, deps: DepsManifest, compiled: CompileResult
-) -> tuple[Wheel, AbiFingerprint]:
+    job: model.BuiltJob, deps: DepsManifest, compiled: CompileResult
+) -> tuple[model.Wheel, model.AbiFingerprint]:
     """Install the C++ libraries into a prefix for find_package(Torch), and pack the prefix."""
     files.remove_owned(job.layout.build / "libtorch")
     prefix = files.create_owned_folder(job.layout.build / "libtorch")
@@ -328,6 +327,6 @@ def _build_cpp_libraries(
     artifact, folder = files.read_artifact(archive), str(prefix)
     release, cuda, standard = version.partition("+")[0], job.cuda, job.reading.cxx_standard
     digest = compute_text_sha256(format_canonical_json(compiled.products))
-    wheel = Wheel(version, release, cuda, folder, deps.python, "libtorch", artifact, folder)
-    abi = AbiFingerprint(release, cuda, "", digest, digest, None, standard, deps.identity)
+    wheel = model.Wheel(version, release, cuda, folder, deps.python, "libtorch", artifact, folder)
+    abi = model.AbiFingerprint(release, cuda, "", digest, digest, None, standard, deps.identity)
     return wheel, abi

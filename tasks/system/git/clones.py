@@ -15,21 +15,7 @@ from urllib.request import url2pathname
 from tasks.core.errors import CommandFailedError, FetchError, LostEditsError, NotOwnedError
 from tasks.knowledge.mirrors import apply_mirror
 from tasks.system import files, shell
-from tasks.system.git import git_command
-from tasks.system.git.checkout_state import (
-    capture_git_output,
-    hash_local_edits,
-    is_checkout,
-    list_git_entries,
-    list_submodule_status,
-)
-from tasks.system.git.interrupted_update import (
-    exclude_user_changes,
-    read_update_note,
-    repair_interrupted_update,
-    save_changes_in_ref,
-    track_submodule_update,
-)
+from tasks.system.git import checkout_state, git_command, interrupted_update
 from tasks.system.output import print_line, print_warning
 
 _COMMIT_HASH = re.compile(r"[0-9a-f]{7,40}")
@@ -72,7 +58,7 @@ class Clone:
         """Return the commit that a name refers to in the clone; "" if it refers to none."""
         argv = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         try:
-            return capture_git_output(self.tree, *argv).strip()
+            return checkout_state.capture_git_output(self.tree, *argv).strip()
         except CommandFailedError:
             return ""
 
@@ -108,7 +94,12 @@ def _fetch_ref(clone: Clone) -> str:
 
 
 def _is_shallow(clone: Clone) -> bool:
-    return capture_git_output(clone.tree, "rev-parse", "--is-shallow-repository").strip() == "true"
+    return (
+        checkout_state.capture_git_output(
+            clone.tree, "rev-parse", "--is-shallow-repository"
+        ).strip()
+        == "true"
+    )
 
 
 def _build_missing_ref_error(clone: Clone, where: str) -> FetchError:
@@ -119,7 +110,7 @@ def _build_missing_ref_error(clone: Clone, where: str) -> FetchError:
 def is_at_ref(dest: PurePath, url: str, ref: str, submodules: bool = True) -> bool:
     """Return True if `dest` was completely checked out for the same URL, ref and submodules."""
     clone = Clone(Path(dest), url, ref, submodules, None)
-    return is_checkout(dest) and clone.read_config("checkout") == clone.request_line
+    return checkout_state.is_checkout(dest) and clone.read_config("checkout") == clone.request_line
 
 
 def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
@@ -139,7 +130,7 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
         return
     clone = Clone(Path(dest), url, ref, submodules, log, mirrors or {})
     _prepare_clone(clone)
-    with track_submodule_update(clone.tree):
+    with interrupted_update.track_submodule_update(clone.tree):
         commit, head = _fetch_ref(clone), clone.resolve_commit("HEAD")
         if (interrupted := bool(clone.read_config("pending"))) or commit != head:
             _check_out_commit(clone, commit, head, interrupted=interrupted)
@@ -157,8 +148,8 @@ def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool
     if head:
         clone.run_git("update-ref", f"refs/torchyard/left/{head}", head, what="keep the commit")
     if head and interrupted:
-        save_changes_in_ref(clone.tree)
-    elif head and hash_local_edits(clone.tree, untracked=False):
+        interrupted_update.save_changes_in_ref(clone.tree)
+    elif head and checkout_state.hash_local_edits(clone.tree, untracked=False):
         message = f"checking out {clone.ref} would overwrite your uncommitted edits"
         raise git_command.build_lost_edits_error(clone.tree, message)
     clone.write_config("checkout", "")
@@ -176,7 +167,11 @@ def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool
 
 def _prepare_clone(clone: Clone) -> None:
     files.create_owned_folder(clone.tree.parent)
-    if clone.tree.exists() and files.has_content(clone.tree) and not is_checkout(clone.tree):
+    if (
+        clone.tree.exists()
+        and files.has_content(clone.tree)
+        and not checkout_state.is_checkout(clone.tree)
+    ):
         message = "this folder is not empty and is not a git checkout"
         hint = "move the folder away, then run the same command again"
         raise NotOwnedError(message, location=str(clone.tree), hint=hint)
@@ -186,8 +181,8 @@ def _prepare_clone(clone: Clone) -> None:
     if folder.exists() and (not (folder / "config").exists() or not clone.read_config("checkout")):
         for name in ("index.lock", "shallow.lock", "config.lock", "HEAD.lock"):
             (folder / name).unlink(missing_ok=True)
-    if is_checkout(clone.tree):
-        repair_interrupted_update(clone.tree)
+    if checkout_state.is_checkout(clone.tree):
+        interrupted_update.repair_interrupted_update(clone.tree)
     refs = "+refs/heads/*:refs/remotes/origin/*"
     clone.run_git("init", "--quiet", what="create the clone")
     clone.run_git("config", "remote.origin.url", clone.url, what="create the clone")
@@ -224,7 +219,7 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
 
 
 def _read_git_config(tree: PurePath, key: str) -> str:
-    return capture_git_output(tree, "config", "--default", "", "--get", key).strip()
+    return checkout_state.capture_git_output(tree, "config", "--default", "", "--get", key).strip()
 
 
 def _copy_repository(dest: Path, source: Path) -> None:
@@ -238,7 +233,7 @@ def _copy_repository(dest: Path, source: Path) -> None:
         shutil.copy2(original, target)
 
     what, git_folder = "create the clone", dest / ".git"
-    capture_git_output(dest, "init", "--quiet", what=what)
+    checkout_state.capture_git_output(dest, "init", "--quiet", what=what)
     ignore = shutil.ignore_patterns(*_EXCLUDED_FILES)
     copy_tree = partial(shutil.copytree, ignore=ignore, copy_function=link_or_copy)
     for name in ("objects", "modules"):
@@ -246,8 +241,8 @@ def _copy_repository(dest: Path, source: Path) -> None:
             copy_tree(source / name, git_folder / name, dirs_exist_ok=True)
     if (source / "shallow").is_file():
         shutil.copyfile(source / "shallow", git_folder / "shallow")
-    head = capture_git_output(source.parent, "rev-parse", "HEAD").strip()
-    capture_git_output(dest, "update-ref", "refs/torchyard/seed", head, what=what)
+    head = checkout_state.capture_git_output(source.parent, "rev-parse", "HEAD").strip()
+    checkout_state.capture_git_output(dest, "update-ref", "refs/torchyard/seed", head, what=what)
 
 
 def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str:
@@ -317,22 +312,24 @@ def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
         return ()
     entries: list[str] = []
     with contextlib.suppress(CommandFailedError):  # that commit may be gone
-        entries = list_git_entries(tree, "ls-tree", "-r", seen) if seen else []
+        entries = checkout_state.list_git_entries(tree, "ls-tree", "-r", seen) if seen else []
     pairs = (entry.partition("\t") for entry in entries if entry.startswith("160000 "))
     previous = {path: head.split()[2] for head, _, path in pairs}
     stale = [
         path
-        for flag, path, commit in list_submodule_status(tree)
+        for flag, path, commit in checkout_state.list_submodule_status(tree)
         if flag == "-" or (flag == "+" and previous.get(path) == commit)
     ]
-    note = read_update_note(tree)
-    unfinished = exclude_user_changes(tree, note.paths) if note else ()
+    note = interrupted_update.read_update_note(tree)
+    unfinished = interrupted_update.exclude_user_changes(tree, note.paths) if note else ()
     return tuple(dict.fromkeys((*unfinished, *stale)))
 
 
 def list_changed_submodules(tree: PurePath) -> tuple[str, ...]:
     """Return the submodules that are not at the commit that the tree records."""
-    return tuple(path for flag, path, _ in list_submodule_status(tree) if flag == "+")
+    return tuple(
+        path for flag, path, _ in checkout_state.list_submodule_status(tree) if flag == "+"
+    )
 
 
 def update_submodules(
@@ -345,14 +342,16 @@ def update_submodules(
     """Check out submodules (all if `paths` is empty) recursively; keep the user's changes."""
     if not (Path(tree) / ".gitmodules").exists():
         return
-    requested = tuple(paths) or tuple(path for _, path, _ in list_submodule_status(tree))
-    updatable = exclude_user_changes(tree, requested)
+    requested = tuple(paths) or tuple(
+        path for _, path, _ in checkout_state.list_submodule_status(tree)
+    )
+    updatable = interrupted_update.exclude_user_changes(tree, requested)
     if user_changed := sorted(set(requested) - set(updatable)):
         print_warning(
             "you moved these submodules after an interrupted update, so torchyard does not update "
             f"them: {', '.join(user_changed)}"
         )
-    with track_submodule_update(tree, updatable):
+    with interrupted_update.track_submodule_update(tree, updatable):
         if updatable:
             _run_submodule_update(tree, updatable if user_changed else paths, mirrors, log)
 

@@ -4,13 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 
-from tasks.core.errors import (
-    OFFLINE_HINT,
-    CommandFailedError,
-    FetchError,
-    LostEditsError,
-    redact_secrets,
-)
+from tasks.core import errors
 from tasks.core.model import Command
 from tasks.core.text_formatting import format_short_list
 from tasks.system import shell
@@ -76,37 +70,39 @@ def retry_git_action(url: str, action: Callable[[], None]) -> None:
     """Run a network action up to three times; raise `FetchError` if the failure is temporary."""
 
     def find_retry_reason(error: Exception) -> str:
-        if not isinstance(error, CommandFailedError) or _PERMANENT_FAILURE.search(error.output):
+        if not isinstance(error, errors.CommandFailedError) or _PERMANENT_FAILURE.search(
+            error.output
+        ):
             return ""
         message = error.message.removeprefix(error.exit_description).removeprefix(": ")
         return message.removeprefix("fatal: ").removeprefix("error: ") or error.exit_description
 
     try:
-        network_access.retry_action(f"git: {redact_secrets(url)}", action, find_retry_reason)
-    except CommandFailedError as error:
+        network_access.retry_action(f"git: {errors.redact_secrets(url)}", action, find_retry_reason)
+    except errors.CommandFailedError as error:
         if _PERMANENT_FAILURE.search(error.output):
             raise
         raise build_fetch_error(url, error) from error
 
 
-def build_fetch_error(url: str, error: CommandFailedError) -> FetchError:
+def build_fetch_error(url: str, error: errors.CommandFailedError) -> errors.FetchError:
     """Return the error for a failed fetch, with a hint for online or offline mode."""
     message = f"git cannot fetch {url}: {error.message}"
     hint = (
         "check the URL, the network and the proxy, or set a mirror in the settings (mirrors); "
-        f"then run the same command again to continue the fetch; {OFFLINE_HINT}"
+        f"then run the same command again to continue the fetch; {errors.OFFLINE_HINT}"
     )
     if network_access.is_offline():
         message = f"the bundle does not contain {url}: {error.message}"
         hint = "create the bundle again: doit bundle; its bundle.json lists what it contains"
-    return FetchError(message, location=error.location, hint=hint)
+    return errors.FetchError(message, location=error.location, hint=hint)
 
 
 def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
     """Run `action`; raise `LostEditsError` if git refuses to overwrite the user's files."""
     try:
         action()
-    except CommandFailedError as error:
+    except errors.CommandFailedError as error:
         if "overwritten by checkout" not in error.output:
             raise
         # git names the submodule after the list of files
@@ -120,7 +116,9 @@ def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
         raise build_lost_edits_error(checkout, message, stash=stash) from error
 
 
-def build_lost_edits_error(tree: PurePath, message: str, stash: str = "stash") -> LostEditsError:
+def build_lost_edits_error(
+    tree: PurePath, message: str, stash: str = "stash"
+) -> errors.LostEditsError:
     """Return the error for a step that would overwrite the user's work."""
     hint = f"commit your changes, or run git -C {tree} {stash}; then run the same command again"
-    return LostEditsError(message, location=str(tree), hint=hint)
+    return errors.LostEditsError(message, location=str(tree), hint=hint)

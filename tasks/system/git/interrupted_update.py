@@ -17,14 +17,7 @@ from pathlib import Path, PurePath, PurePosixPath
 
 from tasks.core.errors import CommandFailedError, LostEditsError, TorchyardError
 from tasks.system import files, shell
-from tasks.system.git.checkout_state import (
-    capture_git_output,
-    find_git_folder,
-    is_checkout,
-    list_git_entries,
-    list_submodule_status,
-    read_submodule_names,
-)
+from tasks.system.git import checkout_state
 from tasks.system.git.git_command import build_git_command
 from tasks.system.output import print_line, print_warning
 
@@ -60,7 +53,7 @@ def read_update_note(tree: PurePath) -> UpdateNote | None:
 
 def find_note_path(tree: PurePath) -> Path:
     """Return the path of a checkout's `UpdateNote`."""
-    return find_git_folder(Path(tree)) / "torchyard-under-way.json"
+    return checkout_state.find_git_folder(Path(tree)) / "torchyard-under-way.json"
 
 
 def write_update_note(tree: PurePath, note: UpdateNote) -> None:
@@ -76,17 +69,19 @@ def find_last_write_time(tree: PurePath, note: UpdateNote) -> float:
 
 def find_submodule_repositories(tree: Path) -> dict[str, Path]:
     """Return submodule path → folder in which git keeps the submodule's repository."""
-    folder = find_git_folder(tree) / "modules"
-    return {path: folder / name for path, name in read_submodule_names(tree).items()}
+    folder = checkout_state.find_git_folder(tree) / "modules"
+    return {path: folder / name for path, name in checkout_state.read_submodule_names(tree).items()}
 
 
 def is_complete_checkout(inner: Path) -> bool:
     """Return True if `inner` is a checkout with a commit and an index, which git writes last."""
-    if not is_checkout(inner):
+    if not checkout_state.is_checkout(inner):
         return False
     try:
-        capture_git_output(inner, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        return (find_git_folder(inner) / "index").is_file()
+        checkout_state.capture_git_output(
+            inner, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"
+        )
+        return (checkout_state.find_git_folder(inner) / "index").is_file()
     except (CommandFailedError, OSError):
         return False
 
@@ -94,15 +89,17 @@ def is_complete_checkout(inner: Path) -> bool:
 def read_submodule_head(inner: Path) -> str:
     """Return a submodule's HEAD (the branch, if any) and commit; "" if git cannot read them."""
     try:
-        head = (find_git_folder(inner) / "HEAD").read_text(encoding="utf-8").strip()
-        return f"{head} {capture_git_output(inner, 'rev-parse', 'HEAD').strip()}"
+        head = (checkout_state.find_git_folder(inner) / "HEAD").read_text(encoding="utf-8").strip()
+        return f"{head} {checkout_state.capture_git_output(inner, 'rev-parse', 'HEAD').strip()}"
     except (CommandFailedError, OSError):
         return ""
 
 
 def has_git_activity_since(inner: Path, until: float) -> bool:
     """Return True if HEAD, its reflog or the index is newer than the time `until`."""
-    git_files = (find_git_folder(inner) / name for name in ("HEAD", "index", "logs/HEAD"))
+    git_files = (
+        checkout_state.find_git_folder(inner) / name for name in ("HEAD", "index", "logs/HEAD")
+    )
     return any(path.exists() and path.stat().st_mtime > until for path in git_files)
 
 
@@ -115,7 +112,7 @@ def find_user_changed_submodules(
     The paths are relative to `top`; `above` is the path of `tree` with a slash.
     """
     tree = tree or top
-    for flag, path, _ in list_submodule_status(tree):
+    for flag, path, _ in checkout_state.list_submodule_status(tree):
         inner, full = tree / path, f"{above}{path}"
         if not is_complete_checkout(inner):
             continue
@@ -141,7 +138,7 @@ def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
     If the user changed the checkout later, only print a warning.
     """
     inner = tree / path
-    if not is_checkout(inner):
+    if not checkout_state.is_checkout(inner):
         return
     _remove_blocking_files(tree, inner)
     if not (names := list_changed_files(inner)):
@@ -150,7 +147,7 @@ def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
     with contextlib.suppress(CommandFailedError):  # the recorded commit was not fetched yet
         options = ("--no-renames", "--no-ext-diff", "--ignore-submodules=all")
         commit = _read_recorded_commit(tree, inner)
-        differing = list_git_entries(inner, "diff", "--name-only", *options, commit)
+        differing = checkout_state.list_git_entries(inner, "diff", "--name-only", *options, commit)
     edited = [name for name in names if name in differing and _has_file_content(inner / name)]
     if has_git_activity_since(inner, until) or any(
         (inner / name).lstat().st_mtime > until for name in edited
@@ -162,7 +159,9 @@ def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
         )
     elif files.is_owned(tree):
         save_changes_in_ref(inner)
-        capture_git_output(inner, "reset", "--quiet", "--hard", what="repair the checkout")
+        checkout_state.capture_git_output(
+            inner, "reset", "--quiet", "--hard", what="repair the checkout"
+        )
     else:
         _restore_missing_files(inner, names, edited)
 
@@ -170,7 +169,10 @@ def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
 def list_changed_files(inner: Path) -> list[str]:
     """Return the tracked files with local changes."""
     options = ("--no-renames", "--untracked-files=no", "--ignore-submodules=all")
-    return [entry[3:] for entry in list_git_entries(inner, "status", "--porcelain", *options)]
+    return [
+        entry[3:]
+        for entry in checkout_state.list_git_entries(inner, "status", "--porcelain", *options)
+    ]
 
 
 def save_changes_in_ref(inner: Path) -> None:
@@ -178,17 +180,17 @@ def save_changes_in_ref(inner: Path) -> None:
     command = build_git_command("stash", "create", what="save the interrupted checkout", at=inner)
     if commit := shell.capture_output(command).strip():
         argv = ("for-each-ref", "--format=%(refname)", "refs/torchyard")
-        existing_refs = capture_git_output(inner, *argv).split()
+        existing_refs = checkout_state.capture_git_output(inner, *argv).split()
         numbered = (f"{_INTERRUPTED_REF}-{number}" for number in itertools.count(2))
         refs = itertools.chain([_INTERRUPTED_REF], numbered)
         ref = next(ref for ref in refs if ref not in existing_refs)
-        capture_git_output(inner, "update-ref", ref, commit)
+        checkout_state.capture_git_output(inner, "update-ref", ref, commit)
         print_line(f"{inner}: saved the files of the interrupted checkout in {ref}")
 
 
 def _restore_missing_files(inner: Path, names: Sequence[str], edited: list[str]) -> None:
     """Restore missing files of a user's clone; raise `LostEditsError` if other files changed."""
-    committed = list_git_entries(inner, "ls-tree", "-r", "--name-only", "HEAD")
+    committed = checkout_state.list_git_entries(inner, "ls-tree", "-r", "--name-only", "HEAD")
     if edited or not set(names) <= set(committed):
         raise LostEditsError(
             "the update of this submodule was interrupted, and these files may be your edits: "
@@ -200,16 +202,20 @@ def _restore_missing_files(inner: Path, names: Sequence[str], edited: list[str])
         )
     checkout = ("--literal-pathspecs", "checkout", "--quiet", "HEAD", "--")
     for first in range(0, len(names), _NAMES_PER_COMMAND):
-        capture_git_output(inner, *checkout, *names[first : first + _NAMES_PER_COMMAND])
+        checkout_state.capture_git_output(
+            inner, *checkout, *names[first : first + _NAMES_PER_COMMAND]
+        )
     print_line(f"{inner}: restored the files that the interrupted checkout did not write")
 
 
 def _read_recorded_commit(tree: Path, inner: Path) -> str:
     """Return the commit that the parent repository records for a submodule."""
-    superproject = next(parent for parent in inner.parents if parent == tree or is_checkout(parent))
+    superproject = next(
+        parent for parent in inner.parents if parent == tree or checkout_state.is_checkout(parent)
+    )
     name = inner.relative_to(superproject).as_posix()
     argv = ("--literal-pathspecs", "ls-files", "--stage", "-z", "--", name)
-    return capture_git_output(superproject, *argv).split()[1]
+    return checkout_state.capture_git_output(superproject, *argv).split()[1]
 
 
 def _remove_blocking_files(tree: Path, inner: Path) -> None:
@@ -217,17 +223,19 @@ def _remove_blocking_files(tree: Path, inner: Path) -> None:
     try:
         commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")
-        added = list_git_entries(inner, "diff", "--name-only", *options, "HEAD", commit)
+        added = checkout_state.list_git_entries(
+            inner, "diff", "--name-only", *options, "HEAD", commit
+        )
     except CommandFailedError:  # that commit was not fetched yet
         return
-    tracked = set(list_git_entries(inner, "ls-files"))
+    tracked = set(checkout_state.list_git_entries(inner, "ls-files"))
     for name in added:
         path = inner / name
         is_untracked = name not in tracked and path.is_file() and not path.is_symlink()
         if is_untracked and (
             not _has_file_content(path)
-            or capture_git_output(inner, "hash-object", "--", name)
-            == capture_git_output(inner, "rev-parse", f"{commit}:{name}")
+            or checkout_state.capture_git_output(inner, "hash-object", "--", name)
+            == checkout_state.capture_git_output(inner, "rev-parse", f"{commit}:{name}")
         ):
             path.unlink()
 
@@ -312,7 +320,7 @@ def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...
     """Return `paths` without the submodules that the user moved after an interrupted update."""
     if not (note := read_update_note(tree)):
         return tuple(paths)
-    unchanged = {path for _, path, _ in list_submodule_status(tree)}
+    unchanged = {path for _, path, _ in checkout_state.list_submodule_status(tree)}
     for name in find_user_changed_submodules(Path(tree), note):
         unchanged -= {name, *map(str, PurePosixPath(name).parents)}  # also those that contain it
     return tuple(path for path in paths if path in unchanged)
@@ -336,9 +344,9 @@ def _list_present_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
     """Yield the submodules that are checked out, and their nested submodules."""
     for path in paths:
         inner = tree / path
-        if is_checkout(inner):
+        if checkout_state.is_checkout(inner):
             yield path
-            nested = tuple(read_submodule_names(inner))
+            nested = tuple(checkout_state.read_submodule_names(inner))
             yield from (f"{path}/{name}" for name in _list_present_submodules(inner, nested))
 
 
@@ -347,11 +355,11 @@ def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
     inner, repository = tree / path, find_submodule_repositories(tree).get(path)
     if is_complete_checkout(inner):
         repair_partial_checkout(tree, path, until)
-        for nested_path in read_submodule_names(inner):
+        for nested_path in checkout_state.read_submodule_names(inner):
             _repair_fresh_clone(inner, nested_path, until)
-    elif repository and (repository.exists() or is_checkout(inner)):
+    elif repository and (repository.exists() or checkout_state.is_checkout(inner)):
         print_line(f"{path}: the clone is incomplete; git clones the submodule again")
-        _clear_folder(inner, until if is_checkout(inner) else 0, last=".git")
+        _clear_folder(inner, until if checkout_state.is_checkout(inner) else 0, last=".git")
         _clear_folder(repository, until, last="HEAD")
 
 

@@ -17,15 +17,7 @@ from tasks.core.errors import CommandFailedError, MissingToolError, TorchyardErr
 from tasks.core.model import Command
 from tasks.core.text_formatting import format_short_list
 from tasks.system import files, shell
-from tasks.system.git.checkout_state import (
-    capture_git_output,
-    find_git_folder,
-    fingerprint_file,
-    is_checkout,
-    list_checked_out_submodules,
-    list_git_entries,
-    read_head_commit,
-)
+from tasks.system.git import checkout_state
 from tasks.system.git.git_command import build_git_command
 from tasks.system.output import print_line, print_warning
 
@@ -39,7 +31,7 @@ _NON_COMMIT_ENTRY = re.compile(
 def list_local_changes(tree: PurePath, patches: Sequence[PurePath] = ()) -> tuple[str, ...]:
     """Return the kinds of local changes, such as "edits", except those made by `patches`."""
     try:
-        if not read_head_commit(Path(tree)):
+        if not checkout_state.read_head_commit(Path(tree)):
             return ()  # no checkout has finished here
         return tuple(dict.fromkeys(_iterate_change_kinds(Path(tree), patches)))
     except (CommandFailedError, MissingToolError, OSError):
@@ -49,12 +41,15 @@ def list_local_changes(tree: PurePath, patches: Sequence[PurePath] = ()) -> tupl
 def _iterate_change_kinds(tree: Path, patches: Sequence[PurePath]) -> Iterator[str]:
     if _has_edits(tree, patches):
         yield "edits"
-    for repository in (tree, *(tree / path for path, _ in list_checked_out_submodules(tree))):
+    for repository in (
+        tree,
+        *(tree / path for path, _ in checkout_state.list_checked_out_submodules(tree)),
+    ):
         if _has_local_commits(repository):
             yield "commits"
-        if capture_git_output(repository, "stash", "list"):
+        if checkout_state.capture_git_output(repository, "stash", "list"):
             yield "stashes"
-        if any((find_git_folder(repository) / "worktrees").glob("*")):
+        if any((checkout_state.find_git_folder(repository) / "worktrees").glob("*")):
             yield "other work trees"
 
 
@@ -62,7 +57,7 @@ def _has_edits(tree: Path, patches: Sequence[PurePath]) -> bool:
     """Return True if the tree has staged changes, or edits that are not from the patches."""
     status = ("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=untracked")
     apply = ("apply", "--cached", "--whitespace=nowarn", "--")
-    real_index = find_git_folder(tree) / "index"
+    real_index = checkout_state.find_git_folder(tree) / "index"
     staged = any(entry[0] not in " ?" for entry in _list_with_index(tree, real_index, *status))
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder) / "index"
@@ -81,11 +76,13 @@ def _list_with_index(tree: Path, index: Path, *args: str) -> list[str]:
 
 def _has_local_commits(tree: Path) -> bool:
     """Return True if the reflog has a commit that was made here and is on no remote branch."""
-    log = capture_git_output(tree, "log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
+    log = checkout_state.capture_git_output(
+        tree, "log", "--walk-reflogs", "--format=%H %gs", "HEAD"
+    ).splitlines()
     entries = (line.partition(" ") for line in log)
     commits = sorted({commit for commit, _, kind in entries if not _NON_COMMIT_ENTRY.match(kind)})
     argv = ("rev-list", "-n1", *commits, "--not", "--remotes")
-    return bool(commits and capture_git_output(tree, *argv))
+    return bool(commits and checkout_state.capture_git_output(tree, *argv))
 
 
 # Files in the git folder during an operation. A stopped rebase also leaves CHERRY_PICK_HEAD
@@ -113,16 +110,19 @@ class MergeConflicts:
 
 def find_conflicts(tree: PurePath) -> MergeConflicts | None:
     """Return the conflicts of a checkout and its submodules; None if there are none."""
-    if not is_checkout(top := Path(tree)):
+    if not checkout_state.is_checkout(top := Path(tree)):
         return None
     try:
-        entries = list_git_entries(top, "ls-files", "--stage", "--recurse-submodules")
+        entries = checkout_state.list_git_entries(
+            top, "ls-files", "--stage", "--recurse-submodules"
+        )
     except CommandFailedError:  # an older git, or .gitmodules itself has conflicts
-        entries = list_git_entries(top, "ls-files", "--unmerged")
+        entries = checkout_state.list_git_entries(top, "ls-files", "--unmerged")
     pairs = (entry.partition("\t") for entry in entries)
     paths = sorted({path for head, _, path in pairs if not head.endswith(" 0")})
     repositories = dict.fromkeys(
-        next(folder for folder in (top / path).parents if is_checkout(folder)) for path in paths
+        next(folder for folder in (top / path).parents if checkout_state.is_checkout(folder))
+        for path in paths
     )
     hint = format_short_list([_build_conflict_hint(folder) for folder in repositories], 3, "; ")
     return MergeConflicts(tuple(paths), hint) if paths else None
@@ -132,9 +132,9 @@ def require_merged(tree: PurePath, where: str) -> None:
     """Raise an error with the location `where` for merge conflicts; warn of unfinished merges."""
     if conflicts := find_conflicts(tree):
         raise TorchyardError(f"in {tree} {conflicts}", location=where, hint=conflicts.hint)
-    if not is_checkout(top := Path(tree)):
+    if not checkout_state.is_checkout(top := Path(tree)):
         return
-    is_bisect = (find_git_folder(top) / "BISECT_LOG").exists()
+    is_bisect = (checkout_state.find_git_folder(top) / "BISECT_LOG").exists()
     if operation := _find_operation(top) or ("bisect" if is_bisect else ""):
         end = "bisect reset" if operation == "bisect" else f"{operation} --abort"
         print_warning(
@@ -144,7 +144,7 @@ def require_merged(tree: PurePath, where: str) -> None:
 
 
 def _find_operation(repository: Path) -> str:
-    folder = find_git_folder(repository)
+    folder = checkout_state.find_git_folder(repository)
     return next((name for file, name in _GIT_OPERATIONS if (folder / file).exists()), "")
 
 
@@ -204,7 +204,9 @@ def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
     names: set[str] = set()
     for direction in ((), ("--reverse",)):
         argv = ("--numstat", *direction, "--", str(patch))
-        entries = list_git_entries(tree, "apply", *argv, what=f"read patch {patch.name} in")
+        entries = checkout_state.list_git_entries(
+            tree, "apply", *argv, what=f"read patch {patch.name} in"
+        )
         names.update(entry.split("\t", 2)[2] for entry in entries)
     for name in names:
         pure = (PurePosixPath(name), PureWindowsPath(name))
@@ -228,7 +230,9 @@ def _read_backup_list(folder: Path) -> Mapping[str, bool]:
 
 def _restore_file(path: Path, before: Path, aside: Path) -> None:
     if _is_file(path):
-        if _is_file(before) and fingerprint_file(path) == fingerprint_file(before):
+        if _is_file(before) and checkout_state.fingerprint_file(
+            path
+        ) == checkout_state.fingerprint_file(before):
             return
         _copy_with_parents(path, aside)
     if _is_file(before):
@@ -276,14 +280,16 @@ def can_apply_patch(tree: PurePath, patch: PurePath, *, reverse: bool = False) -
 
 def is_as_committed(tree: PurePath, patch: Path) -> bool:
     """Return True if a patch's files are as committed; False if `tree` is not a checkout."""
-    if not is_checkout(tree):
+    if not checkout_state.is_checkout(tree):
         return False
-    submodules = [path for path, _ in list_checked_out_submodules(tree)]
+    submodules = [path for path, _ in checkout_state.list_checked_out_submodules(tree)]
     status = ("--literal-pathspecs", "status", "--porcelain", "--ignored", "--untracked-files=all")
     for name in list_patched_files(tree, patch):
         parents = (path for path in submodules if name.startswith(f"{path}/"))
         inner = max(parents, key=len, default="")
-        if capture_git_output(Path(tree) / inner, *status, "--", name.removeprefix(f"{inner}/")):
+        if checkout_state.capture_git_output(
+            Path(tree) / inner, *status, "--", name.removeprefix(f"{inner}/")
+        ):
             return False
     return True
 

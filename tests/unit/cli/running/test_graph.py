@@ -17,7 +17,7 @@ import pytest
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from tasks.cli.running import doit_adapter, doit_tasks, execute, rebuild_reason
+from tasks.cli.running import doit_adapter, execute, rebuild_reason
 from tasks.cli.running.doit_adapter import build_reporter_class
 from tasks.cli.running.doit_tasks import generate_stage_tasks
 from tasks.cli.running.execute import Session
@@ -53,7 +53,6 @@ class Bench:
         self.notify = Notify()
         self.healed = ""
         self.records = self.layout.build / "records" / "runs"
-        monkeypatch.setattr(doit_tasks, "load_stage_module", self._load_module)
         monkeypatch.setattr(execute, "load_stage_module", self._load_module)
         monkeypatch.setattr(rebuild_reason, "load_stage_module", self._load_module)
         monkeypatch.setattr(signal, "signal", lambda *_: None)
