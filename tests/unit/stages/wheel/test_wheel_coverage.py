@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ def prebuilt(folder: Path, *targets: Arch) -> PrebuiltJob:
     choice = replace(PREBUILT, torch="2.15.9", targets=targets, index=str(folder / "index"))
     job = plan(settings, Layout(folder, "p", folder / "wheelhouse"), choice, KNOWLEDGE).job
     assert isinstance(job, PrebuiltJob)
-    (folder / "config").symlink_to(ROOT / "config")
+    shutil.copytree(ROOT / "config" / "knowledge", folder / "config" / "knowledge")
     return job
 
 
