@@ -23,7 +23,7 @@ _FINGERPRINT_FIELDS = (
     *("kind", "location", "ref", "submodules", "sha256", "subdirectory", "imports", "env"),
     *("includes", "label"),
 )
-# These are in the fingerprint only if set: the fingerprints of other extensions do not change
+# Only set fields are in the fingerprint, so that extensions without them keep their fingerprint
 _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
@@ -83,7 +83,7 @@ def plan_extension(
     choice: Resolution,
     knowledge: Knowledge,
 ) -> Stage:
-    """Return the stage of one extension. Raises `SettingsError` if it is known not to build."""
+    """Return the stage of one extension. Raises `SettingsError` if the build is known to fail."""
     if failure := _find_failure(extension, choice, knowledge, verified=True):
         raise SettingsError(
             f"{extension.name} does not build with torch {choice.torch}: {failure.what}",
@@ -106,7 +106,7 @@ def list_build_warnings(
 def _find_failure(
     extension: Extension, choice: Resolution, knowledge: Knowledge, *, verified: bool
 ) -> extension_facts.BuildFailure | None:
-    """Return the known build failure with this torch, None if unknown or the source is patched."""
+    """Return the known build failure with this torch. None without one, or for a patched source."""
     fact = find_extension_fact(extension, knowledge)
     if not fact or extension.patches:
         return None
