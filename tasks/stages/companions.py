@@ -31,8 +31,8 @@ class Companion:
 
     The strategy `wheel` fetches `requirement` from `index` ("" is the default index). If `pinned`
     is True, the PyTorch tree specifies the version. The strategy `git` builds the tag or branch
-    `ref` with the version `version`, or with the version of its source tree if that is "". With
-    the strategy `with torch`, torch has installed the package.
+    `ref`. The package gets the version `version` or, if that is "", the version of its source tree.
+    With the strategy `with torch`, torch has installed the package.
     """
 
     name: str

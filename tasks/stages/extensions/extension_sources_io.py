@@ -122,7 +122,7 @@ def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[s
         case "path":
             with contextlib.suppress(
                 errors.CommandFailedError, errors.MissingToolError
-            ):  # this works without git
+            ):  # git is not required here
                 local_changes.require_merged(Path(job.location), f"extensions ({job.name}).path")
             source_trees.copy_source_tree(Path(job.location), tree)
             source = {"path": job.location, "digest": source_trees.hash_source_tree(tree)}

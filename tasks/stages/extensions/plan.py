@@ -28,7 +28,7 @@ _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the names in build order, with prerequisites. Raises `SettingsError` for a cycle."""
+    """Return the prerequisites of each name, in build order. Raises `SettingsError` for a cycle."""
     names = {extension_facts.normalize_project_name(name): name for name in after}
 
     def find_prerequisite(name: str, of: str) -> str:
@@ -106,7 +106,7 @@ def list_build_warnings(
 def _find_failure(
     extension: Extension, choice: Resolution, knowledge: Knowledge, *, verified: bool
 ) -> extension_facts.BuildFailure | None:
-    """Return the known build failure with this torch. None without one, or for a patched source."""
+    """Return the known build failure, or None. `verified` selects verified or unverified facts."""
     fact = find_extension_fact(extension, knowledge)
     if not fact or extension.patches:
         return None

@@ -148,9 +148,9 @@ def swap_files(record: InstallRecord, staged: Path) -> None:
 class CommitResult:
     """The result of an install: the new content of replaced.json, and the paths of backups.
 
-    A rollback restores the backups in `originals`. The backups in `superseded` are of packages that
-    the user has replaced since, and `edited` are files that the user changed or added since the
-    previous install: a rollback does not need them.
+    A rollback restores the backups in `originals`. It needs neither `superseded` (the backups of
+    packages that the user has replaced since) nor `edited` (files that the user changed or added
+    since the previous install).
     """
 
     result: InstallRecord

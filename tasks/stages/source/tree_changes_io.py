@@ -127,8 +127,8 @@ def _write_patch_record(tree: PurePath, state: PurePath, series: tuple[str, ...]
 def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
     """Return a sha256 over the paths and contents of all files except build outputs.
 
-    The tree's .gitignore defines the build outputs. To read it, git needs an empty repository:
-    `scratch`. Without git, only build, dist, *.egg-info and __pycache__ are left out.
+    The tree's .gitignore defines the build outputs. git reads it with the help of an empty
+    repository, `scratch`. Without git, only build, dist, *.egg-info and __pycache__ are left out.
     """
     root = Path(tree)
     try:

@@ -275,7 +275,7 @@ class CodeChecker:
         maker: str | None,
         role: Literal["kernels", "secondary", "extension"],
     ) -> ValidationResult:
-        """Check that the library covers every target.
+        """Check that the library has code for every target.
 
         A library of torch covers only the archs for which most kernels have code. A `secondary`
         library fails only if it cannot be read.

@@ -269,7 +269,7 @@ def _install_or_restore(
 def _update_torch(
     job: model.BuiltJob, deps: DepsManifest, wheel: Path, site: Path, last: LastWheel
 ) -> bool:
-    """Install only the files that changed. Return False if the whole wheel must be installed."""
+    """Install only the changed files, or return False if the whole wheel must be installed."""
     unmodified_wheel = installed_wheel_io.find_unmodified_wheel(site, "torch", last.record)
     if unmodified_wheel is None:
         return False
