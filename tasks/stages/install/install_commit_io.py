@@ -357,7 +357,7 @@ def _displace_user_file(path: Path, to: Path) -> bool:
 
 
 def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) -> bool:
-    """Restore the file at `path`, or remove a new one. Return True if a user's file was moved."""
+    """Restore or remove the file at `path`. Return True if a file of the user was moved away."""
     target, backup = Path(record.prefix) / path, record.kept.get(path)
     is_unchanged = target_files.is_installed_file(target, record.placed.get(path))
     if backup and not is_unchanged and target_files.is_original_file(target, backup, store / path):

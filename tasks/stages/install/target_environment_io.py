@@ -141,7 +141,7 @@ def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
 
 
 def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) -> bool:
-    """Return True if `path` is the file that `backup` describes. `store` is the backup copy."""
+    """Return True if `path` is the file that `backup` describes. `store` is the copy, if any."""
     if backup.link or path.is_symlink():
         return path.is_symlink() and read_link(path) == backup.link
     if not path.is_file():

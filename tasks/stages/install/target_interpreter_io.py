@@ -111,7 +111,7 @@ def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo
 
 
 def build_refusal(message: str, location: Path | str, hint: str = VENV_HINT) -> TorchyardError:
-    """Return an error whose message adds that nothing in the environment was changed."""
+    """Return an error with `message` and the remark that nothing was changed."""
     return TorchyardError(f"{message}; nothing was changed", location=str(location), hint=hint)
 
 

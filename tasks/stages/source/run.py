@@ -123,7 +123,7 @@ def _rename_old_tree(job: SourceJob) -> None:
 
 
 def _require_pytorch(job: SourceJob) -> None:
-    """Raise `TorchyardError` if the tree is not PyTorch; warn if it has an unplanned release.
+    """Raise `TorchyardError` if the tree is not PyTorch; warn if its release differs from the plan.
 
     For source.path, this warning was already printed when the settings were loaded.
     """

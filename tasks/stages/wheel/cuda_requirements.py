@@ -85,7 +85,7 @@ def resolve_cuda_requirements(
 
 
 def add_requirements(metadata: str, requires: Iterable[str]) -> str:
-    """Return METADATA with those of the requirements added that it does not declare yet."""
+    """Return METADATA plus the entries of `requires` whose packages it does not declare yet."""
     header_values = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
     declared = select_applicable_requirements(parse_requirements(header_values), "linux")
     missing = [one for one in requires if not _is_declared(one, declared)]
