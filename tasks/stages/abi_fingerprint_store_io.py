@@ -15,7 +15,7 @@ _PARTS_SUFFIX = ".json.gz"
 
 
 def has_stored_parts(folder: PurePath, name: str) -> bool:
-    """Return True if the details of an ABI fingerprint are stored, and mark them as just used."""
+    """Return True if `folder` has the details of the ABI fingerprint; update their file's time."""
     try:
         os.utime(_resolve_parts_path(folder, name))
     except OSError:
@@ -24,7 +24,7 @@ def has_stored_parts(folder: PurePath, name: str) -> bool:
 
 
 def store_fingerprint_parts(folder: PurePath, parts: AbiDetails) -> None:
-    """Store the details of an ABI fingerprint, and remove all but the `_MAX_STORED` newest."""
+    """Store the details of an ABI fingerprint, and keep only the `_MAX_STORED` newest files."""
     parts_path = _resolve_parts_path(folder, parts.surface.name)
     parts_path.parent.mkdir(parents=True, exist_ok=True)
     content = json.dumps(convert_to_json(parts)).encode()

@@ -31,8 +31,8 @@ class Companion:
 
     The strategy `wheel` fetches `requirement` from `index` ("" is the default index). If `pinned`
     is True, the PyTorch tree specifies the version. The strategy `git` builds the tag or branch
-    `ref` with the version `version`, or with the version of its source tree if that is "". With
-    the strategy `with torch`, torch has installed the package.
+    `ref`. The package gets the version `version` or, if that is "", the version of its source tree.
+    With the strategy `with torch`, torch has installed the package.
     """
 
     name: str
@@ -72,7 +72,7 @@ def needs_companion_build(settings: Settings, choice: Resolution, knowledge: Kno
 
 
 def find_companion_specifier(knowledge: Knowledge, torch: str, name: str) -> str:
-    """Return the specifier of the package version for that torch, or "" if none is known."""
+    """Return the version specifier of the package `name` for that torch, or "" if unknown."""
     try:
         release = find_release(knowledge, torch)
     except KnowledgeError:
@@ -129,7 +129,7 @@ def _create_discontinued_error(
 def _find_independent_wheel(
     name: str, choice: Resolution, knowledge: Knowledge
 ) -> StableAbiWheel | None:
-    """Return a wheel that works with any torch of this version and has code for every target."""
+    """Return a wheel that needs only the stable ABI and has code for every target, or None."""
     platform = (choice.system, normalize_machine(choice.machine))
     fitting = (
         wheel
@@ -184,15 +184,15 @@ def _create_unpaired_error(name: str, choice: Resolution) -> SettingsError:
 
 
 def _is_official_torch(choice: Resolution) -> bool:
-    """Return True if the version is that of an official wheel.
+    """Return True if torch's version is that of an official wheel.
 
-    Every official wheel names its CUDA (`+cu130`) or the CPU in `torch.version`, except on macOS.
+    Except on macOS, the version of every official wheel ends with its CUDA (`+cu130`) or `+cpu`.
     """
     return choice.system == "macos" or bool(_OFFICIAL_VERSION.search(choice.torch))
 
 
 def _find_companion_index(choice: Resolution, knowledge: Knowledge) -> str:
-    """Return the index of wheels for an official torch; PyPI has the wheels of one CUDA only."""
+    """Return the package index with the companion wheels for an official torch ("" is PyPI)."""
     cuda_digits = choice.torch.partition("+cu")[2]
     cuda = f"{cuda_digits[:2]}.{cuda_digits[2:]}" if cuda_digits else None
     pypi = find_release(knowledge, choice.torch).pypi_cuda

@@ -1,4 +1,4 @@
-"""Return the commands with which each PyTorch build backend configures, compiles and packs."""
+"""The commands with which each build backend configures, compiles and packs PyTorch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -39,8 +39,8 @@ class BuildSpec:
 class CMakeBackend:
     """The backend without Python packaging: CMake makes C++ libraries and an install prefix.
 
-    The subclasses override what differs. The commands have only the variables to add to the
-    environment, and run in the source tree.
+    The subclasses override what differs. Each command runs in the source tree, and lists only the
+    variables that it adds to the environment.
     """
 
     everything = "all"  # the CMake target that builds everything
@@ -94,7 +94,7 @@ class SetupPyBackend(CMakeBackend):
         return work.tree / "build"
 
     def list_output_folders(self, work: BuildSpec) -> tuple[PurePath, ...]:
-        """Return CMake's library folder and that of the package `torch`."""
+        """Return CMake's library folder and the library folder of the package `torch`."""
         return (work.tree / "build" / "lib", work.tree / "torch" / "lib")
 
     def create_configure_step(self, work: BuildSpec) -> Command:
@@ -112,12 +112,12 @@ class SetupPyBackend(CMakeBackend):
 class ScikitBuildBackend(CMakeBackend):
     """The scikit-build-core backend, for PyTorch 2.14 and later, with a persistent build folder.
 
-    scikit-build-core cannot only configure. The configure step makes a wheel without libraries,
-    which is discarded.
+    scikit-build-core has no command that only configures. The configure step therefore makes a
+    wheel without libraries, which is discarded.
     """
 
     def create_configure_step(self, work: BuildSpec) -> Command:
-        """Return the command that makes a wheel of the CMake target `help`; nothing compiles."""
+        """Return the command that makes a wheel of the CMake target `help`, without compiling."""
         config, dest = ("build.targets=help", "install.components=nothing"), work.build_root
         return self._create_build_step(work, config, str(dest / "scratch"), "configure PyTorch")
 
@@ -154,7 +154,7 @@ def create_reconfigure_step(
 
 
 def build_job_variables(work: BuildSpec, *names: str) -> dict[str, str]:
-    """Return the variables `names` with the job count; empty if a jobserver limits the jobs."""
+    """Return the variables `names`, set to the job count; {} if a jobserver limits the jobs."""
     return dict.fromkeys(names, str(work.jobs)) if work.jobs else {}
 
 

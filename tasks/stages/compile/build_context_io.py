@@ -30,7 +30,7 @@ from tasks.system import manifests
 from tasks.system.hardware import capacity, toolchain
 
 KERNEL_JOBS_VARIABLE = "FLASH_ATTENTION_MAX_JOBS"
-# Finds the variable in PyTorch's list of variables that CMake reads; ignores comment lines
+# A line, except a comment, that names the variable in PyTorch's list of variables for CMake
 _FORWARDED_LINE = re.compile(rf"^[^#\n]*\b{KERNEL_JOBS_VARIABLE}\b", re.MULTILINE)
 
 
@@ -62,8 +62,8 @@ class BuildContext:
     """The inputs of a build: backend, build folder, and the requested configuration.
 
     `cache_entries` is the content of CMakeCache.txt. `before` is the fingerprint of the last
-    configure. `max_jobs` is the job count in the settings, or None. `wheel_variables` are also set
-    for the wheel command, so that this command does not reconfigure.
+    configure, `requested` that of the next one. `max_jobs` is the job count in the settings, or
+    None. The wheel command also gets `wheel_variables`, so that it does not reconfigure.
     """
 
     name: BackendName
@@ -163,7 +163,7 @@ def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> Bu
 def _identify_toolchain(
     deps: DepsManifest, variables: Mapping[str, str], work: BuildSpec
 ) -> dict[str, str]:
-    """Return version and path of each tool in use, by names such as `toolchain.cxx`."""
+    """Return the version and path of each tool in use, by names such as `toolchain.cxx`."""
     # on Windows CC and CXX may be just `cl`: see tasks.stages.env.environment_variables
     cc, cxx = (variables.get(name, "") for name in ("CC", "CXX"))
     version_file = Path(work.tree) / "version.txt"

@@ -49,10 +49,10 @@ _ACTION_TEXTS = {
 
 @dataclass(frozen=True)
 class ConfigureFingerprint:
-    """The values that a build folder is configured from.
+    """The variables and tools that a build folder is configured from.
 
-    `toolchain` has version and path of each known tool, by names such as `toolchain.cxx`. `held`
-    are the resulting entries of CMakeCache.txt. `pending` are the variables of an unfinished
+    `toolchain` has the version and path of each known tool, by names such as `toolchain.cxx`.
+    `held` are the resulting entries of CMakeCache.txt. `pending` are the variables of an unfinished
     configure, or None if the last configure finished.
     """
 
@@ -64,7 +64,7 @@ class ConfigureFingerprint:
 
 @dataclass(frozen=True)
 class FolderChange:
-    """A changed variable or tool: both values (an empty string if not set) and the effect."""
+    """A changed variable or tool: its old and new value ("" if not set), and the effect."""
 
     name: str
     before: str
@@ -106,7 +106,7 @@ def choose_folder_action(
         is_edited = configured is not None and not is_same_value(configured, current)
         if is_edited and is_same_value(previous_requests.get(name, ""), value):
             changes.append(FolderChange(name, current, value, "reconfigure"))
-    if before.pending is not None:  # some of its values may be in the folder
+    if before.pending is not None:  # the folder may be partly configured
         changes.append(FolderChange("unfinished", "did not finish", "again", "reconfigure"))
     severity = max((_EFFECT_SEVERITY.index(change.effect) for change in changes), default=0)
     changes = [change for change in changes if change.effect != "reuse"]
@@ -119,7 +119,7 @@ def _list_requested_changes(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
-    """Yield the variables and tools that changed since the last, maybe unfinished, configure."""
+    """Yield each variable or tool that changed since the last (possibly unfinished) configure."""
     old, new = ({**one.variables, **one.toolchain} for one in (before, requested))
     pending = {**old, **(before.pending or {})}
     for name in sorted({*old, *new, *pending}):
@@ -196,7 +196,7 @@ def build_cmake_definitions(
     requested: ConfigureFingerprint,
     effects: tuple[Effect, ...] = _EFFECT_SEVERITY,
 ) -> dict[str, str]:
-    """Return the CMake definitions (-D) of the requested values, by cache entry."""
+    """Return the CMake definitions of requested values with one of the `effects`, by entry."""
     entries = list_expected_entries(rules, requested, effects)
     return {entry: format_cmake_paths(value) for rule, _, entry, value in entries if rule.defines}
 

@@ -40,7 +40,7 @@ _TOOL_ENTRIES = {
 
 
 def read_cmake_cache(folder: PurePath, *, unfinished: bool = False) -> dict[str, str]:
-    """Return the entries of CMakeCache.txt, {} before a finished configure unless `unfinished`."""
+    """Return the entries of CMakeCache.txt. Without `unfinished`, {} if no configure finished."""
     cache = Path(folder) / "CMakeCache.txt"
     if not cache.is_file() or not (unfinished or (Path(folder) / "build.ninja").is_file()):
         return {}
@@ -95,8 +95,9 @@ def write_pending_note(
 def prepare_build_folder(folder: PurePath) -> None:
     """Prepare a folder for a first configure.
 
-    A new or empty folder gets a marker file: torchyard may delete its content. In a marked folder,
-    the CMakeCache.txt of an unfinished configure is removed: CMake would reuse the values in it.
+    A new or empty folder gets a marker file, which allows torchyard to delete the content later. If
+    the folder has this file, the CMakeCache.txt of an unfinished configure is removed, because
+    CMake would reuse the values in it.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
@@ -130,7 +131,7 @@ def _create_unmanaged_error(folder: PurePath, change: str) -> TorchyardError:
 def require_cmake_values(
     folder: PurePath, rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
 ) -> None:
-    """Raise a `TorchyardError` that lists the requested values that the CMake cache lacks."""
+    """Raise `TorchyardError` if the CMake cache lacks requested values; the error lists them."""
     if details := [
         f"{format_setting_name(one.name)} is {one.after or 'nothing'} instead of {one.before}"
         for one in list_missing_values(rules, read_cmake_cache(folder), requested)
@@ -149,7 +150,7 @@ def write_configure_note(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> None:
-    """Record the values of a finished configure. Tools that are not used now stay recorded."""
+    """Record the values of a finished configure. Tools that it did not use remain recorded."""
     cache = read_cmake_cache(folder)
     entries = (entry for _, _, entry, _ in list_expected_entries(rules, requested))
     values = {entry: cache[entry] for entry in entries if entry in cache}
@@ -184,7 +185,7 @@ def compute_library_digest(folders: Iterable[PurePath], start: PurePath, cache: 
     )
     for path in sorted(paths):
         name, status = Path(os.path.relpath(path, start)).as_posix(), path.stat()
-        # without the inode's change time, which changes with hard links by the wheel stage
+        # not the inode's change time, which changes when the wheel stage creates hard links
         state = f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
         old_state, old_content = old_digests.get(str(path), ("", ""))
         content = old_content if state == old_state else files.read_artifact(path).sha256

@@ -42,8 +42,8 @@ class CompileResult:
     """The manifest compile.json.
 
     `build` is the folder that CMake worked in, `products` a digest of all libraries. `wheel` is the
-    command that makes the wheel, or the install prefix. The command runs in `tree` with the
-    environment of env.json and `variables`.
+    command that makes the wheel or, for the C++ libraries only, an install prefix. The command runs
+    in `tree` with the environment of env.json and `variables`.
     """
 
     backend: BackendName

@@ -93,7 +93,7 @@ def run(job: CompileJob) -> tuple[CompileResult]:
         print_line(str(statistics.decision))
         if statistics.decision.action == "wipe":
             build_folder_io.wipe_build_folder(folder, statistics.decision)
-            context = read_build_context(job)  # an empty folder gets the installed compiler cache
+            context = read_build_context(job)  # without the old folder's compiler cache
         _build_and_record(context, job, statistics)
         return (_create_result(context, job),)
 
@@ -105,7 +105,7 @@ def _build_and_record(
     started, old_log = time.monotonic(), build_history_io.read_ninja_log(context.folder)
     source = manifests.read_manifest(job.layout.compute_manifest_path("source"), SourceTree)
     env = context.environment.build_child_environment(shell.build_host_env())
-    # it changes with every commit, so the configure fingerprint omits it
+    # the date changes with every commit, so the configure fingerprint omits it
     env = add_source_date(env, source.date)
     launcher = context.environment.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     cache = _find_active_cache(job, launcher)
@@ -205,7 +205,8 @@ def _compile_folder(
     """Run Ninja under the job scheduler.
 
     The job count and the predicted duration come from peak memory and durations of earlier builds.
-    `resources` are the cache measurement and the number of job slots of remote workers.
+    `resources` are the cache measurement and the number of job slots of remote workers. `before`
+    is Ninja's log before the build.
     """
     measurement, slots = resources
     history = tuple(build_history_io.read_history(job.runs))

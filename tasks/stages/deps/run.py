@@ -49,7 +49,7 @@ def run(job: DepsJob) -> tuple[DepsManifest, CompilerCache, ToolchainStamps]:
         _require_python_headers(python)
     cuda = _prepare_cuda_toolkit(job, python)
     scripts = environments.find_scripts_folder(job.venv)
-    if job.existing:  # in an overlay, pip and uv use `bin` on Windows, too
+    if job.existing:  # in an overlay, pip and uv also use `bin` on Windows
         scripts = Path(job.overlay) / "bin"
     deps = DepsManifest(
         python=python,
@@ -119,7 +119,7 @@ def _require_python_headers(python: str) -> None:
 
 
 def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
-    """Return the toolkit, None if none is used. Raises `MissingToolError` if it was uninstalled."""
+    """Return the CUDA toolkit, or None without CUDA. Raises `MissingToolError` if it is missing."""
     if job.toolkit_provider == "none":
         return None
     if job.toolkit_provider != "pypi":
@@ -148,7 +148,7 @@ def list_toolkit_pins(site: Path, packages: Sequence[str]) -> tuple[str, ...]:
 
 
 def _find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
-    """Return cuobjdump from the toolkit, an existing torch's triton or PATH; else install it.
+    """Return cuobjdump of the toolkit, an existing torch's triton or PATH, or install it.
 
     triton in a managed environment is ignored: torch installs triton after this stage, so a later
     run would find another cuobjdump.
@@ -193,7 +193,7 @@ def _prepare_environment(job: DepsJob) -> str:
 
 
 def _ensure_venv(job: DepsJob, uv: str | None) -> None:
-    """Create the venv. Keep one with the same Python and CUDA toolkit packages."""
+    """Create the venv, unless one with the same Python and CUDA toolkit packages exists."""
     base_version = interpreters.find_interpreter(job.base).version
     toolkit_digest = compute_text_sha256(format_canonical_json(job.toolkit_packages))
     python = environments.find_venv_python(job.venv)

@@ -46,8 +46,8 @@ _CACHE_KEYS = {
 def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
     """Return the launcher variables of torch's build. build.env and build.flags take precedence.
 
-    ccache calls the wrapper of distributed compilation, so the command lines stay the same.
-    Without a launcher, torch's CMake searches for ccache. USE_CCACHE=0 prevents this search.
+    For distributed compilation, ccache calls the wrapper script, so that command lines stay the
+    same. Without a launcher, torch's CMake would search for ccache: USE_CCACHE=0 prevents this.
     """
     distribution = dict.fromkeys(_CXX_LAUNCHERS, job.distribute) if job.distribute else {}
     if job.caching == "off" or job.flags.get("USE_CCACHE") is False:
@@ -66,7 +66,7 @@ def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
 
 
 def list_optional_launchers(job: EnvJob) -> tuple[str, ...]:
-    """Return the launcher variables that the user did not set."""
+    """Return the names of the launcher variables that the user has not set."""
     if job.caching not in {"auto", "off"}:
         return ()
     return tuple(name for name in LAUNCHER_VARIABLES if name not in {*job.variables, *job.flags})
@@ -141,8 +141,8 @@ def compute_cache_tuning(
 def find_base_dir(job: EnvJob, tree: str) -> str:
     """Return the cache's base directory: the common parent of the tree and the build folder.
 
-    This is the tree if that parent is the root or the folder of all home directories, and the build
-    folder if `tree` is "".
+    If the parent is the root or the folder of all home directories, the result is the tree. If
+    `tree` is "", the result is the build folder.
     """
     build = job.venv.parent
     if not tree:

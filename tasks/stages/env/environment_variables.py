@@ -26,7 +26,7 @@ from tasks.stages.env.model import Environment, EnvJob, build_cache_namespace
 # selects English messages, which torchyard parses.
 _MSVC_SETTINGS = {"DISTUTILS_USE_SDK": "1", "MSSDK": "1", "CC": "cl", "CXX": "cl", "VSLANG": "1033"}
 
-_BLAS_NAMES = {"mkl": "MKL", "openblas": "OpenBLAS", "generic": "Generic"}  # PyTorch's values
+_BLAS_NAMES = {"mkl": "MKL", "openblas": "OpenBLAS", "generic": "Generic"}  # for CMake's BLAS
 _NO_CACHE = CompilerCache()
 _BLOCKING_LAUNCH = ("CUDA_LAUNCH_BLOCKING", "1")
 _ORIGIN_RPATH_VARIABLE = "CMAKE_BUILD_RPATH_USE_ORIGIN"
@@ -173,7 +173,7 @@ def resolve_runtime_environment(job: EnvJob, deps: DepsManifest) -> Environment:
     variables = _build_common_variables(job, deps) | _select_msvc_flags(job, deps, extension=True)
     if job.cuda and job.arch_lists.extensions:
         variables["TORCH_CUDA_ARCH_LIST"] = job.arch_lists.extensions
-    # PYTHONPATH has the tools in the overlay of an existing interpreter, only for builds
+    # PYTHONPATH has the overlay of an existing interpreter, whose tools only builds need
     for name in ("PYTHONPATH", *_CMAKE_ONLY_VARIABLES):
         variables.pop(name, None)
     folders = _list_path_folders(job, deps)
@@ -190,7 +190,7 @@ def resolve_runtime_environment(job: EnvJob, deps: DepsManifest) -> Environment:
 def _add_reasons(
     deps: DepsManifest, environment: Environment, explicit: Mapping[str, str]
 ) -> Environment:
-    """Return the environment with reasons. Reasons in `explicit` replace the general ones."""
+    """Return the environment with a reason for each variable, preferably from `explicit`."""
     captured = {name.upper(): deps.msvc.by for name in deps.msvc.set} if deps.msvc else {}
     explicit = {**captured, **explicit}
     reasons = {
@@ -279,7 +279,7 @@ def create_environment(
     prepend: Mapping[str, tuple[str, ...]],
     leaks: Iterable[str],
 ) -> Environment:
-    """Return the environment with `values`. Unset `leaks`, and on Windows also empty variables."""
+    """Return an environment with `values` that unsets `leaks` and, on Windows, empty variables."""
     separator = ";" if job.system == "windows" else ":"
     for name, folder in ((name, folder) for name, row in prepend.items() for folder in row):
         if separator in folder:
@@ -296,7 +296,8 @@ def create_environment(
 def _list_path_folders(job: EnvJob, deps: DepsManifest) -> dict[str, tuple[str, ...]]:
     """Return the folders to prepend to PATH and LD_LIBRARY_PATH.
 
-    The environment's programs come first: a system toolkit's folder may also have python and ninja.
+    The environment's programs come first, because a system toolkit's folder may also contain python
+    and ninja.
     """
     toolkit, compilers = _find_used_toolkit(job, deps), deps.msvc.path if deps.msvc else ()
     if not toolkit:

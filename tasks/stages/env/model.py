@@ -89,7 +89,7 @@ class CacheEnvironment:
 
 
 def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return CCACHE_NAMESPACE with a digest of nvcc's flags, which ccache ignores, or {}."""
+    """Return CCACHE_NAMESPACE with a digest of the nvcc flags that ccache ignores, else {}."""
     flags = [variables.get(f"NVCC_{position}_FLAGS", "") for position in ("PREPEND", "APPEND")]
     if cache.kind != "ccache" or not any(flags):
         return {}

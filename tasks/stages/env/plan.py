@@ -130,8 +130,8 @@ def _build_arch_lists(choice: Resolution, knowledge: Knowledge) -> ArchLists:
     try:
         extensions = arch_lists.format_torch_archs(knowledge, choice.torch, targets, ptx)
     except KnowledgeError:
-        # the stage of an extension reports this error. The list here is one that torch rejects,
-        # because a manual build with an empty list would target the GPU of this machine
+        # the stage of an extension reports this error. Write a list that torch rejects: with an
+        # empty list, a manual build would target the GPU of this machine
         extensions = ";".join(map(str, sorted(set(targets))))
     return ArchLists(torch, extensions, cmake)
 

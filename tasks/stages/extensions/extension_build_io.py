@@ -37,13 +37,13 @@ from tasks.system.output import print_line, show_progress
 def use_compiler_cache(
     job: ExtensionJob, caching: CacheEnvironment, env: Mapping[str, str]
 ) -> Iterator[CacheMeasurement]:
-    """Yield a measurement whose `env` uses the compiler cache, then print the cache hits.
+    """Yield a cache measurement, whose `env` enables the cache; print the hits at the end.
 
     The variables in the extension's settings keep their values.
     """
     wrapped = caching.wrapped
     if env.get(DISTRIBUTE_VARIABLE) and not caching.cache.kind:
-        # as with a cache, CC is not wrapped with CUDA: CC is nvcc's host compiler
+        # with CUDA, CC is not wrapped, with or without a cache: it is nvcc's host compiler
         names = ("CXX",) if env.get("CUDA_HOME") else ("CXX", "CC")
         wrapped = {name: (job.workers.script, env[name]) for name in names if name in env}
     scripts = _write_wrapper_scripts(job, wrapped)
@@ -65,7 +65,7 @@ def use_compiler_cache(
 def _write_wrapper_scripts(
     job: ExtensionJob, wrapped: Mapping[str, tuple[str, ...]]
 ) -> dict[str, str]:
-    """Write a script with the command of each variable, named as its compiler. Return the paths."""
+    """Write a wrapper script for each variable in `wrapped`; return the paths by variable."""
     folder = Path(job.work, "compilers")
     if not wrapped or shlex.quote(str(folder)) != str(folder):
         return {}  # torch before 2.14 does not quote CXX in a command line
@@ -80,7 +80,7 @@ def _write_wrapper_scripts(
 
 
 def build_extension(job: ExtensionJob, deps: DepsManifest, tree: Path) -> Path:
-    """Build the wheel of the source `tree` and return its path. Raises the first compile error."""
+    """Build the wheel of the source `tree` and return its path, or raise the first build error."""
     landing = Path(job.work, "landing")
     files.remove_owned(landing)
     files.create_owned_folder(landing)
@@ -154,8 +154,8 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
 def _read_edges(tree: Path, scheduler: JobScheduler) -> Iterator[Edge]:
     """Yield the Ninja edges of this build. Edges of earlier builds in the same logs are omitted.
 
-    Ninja's logs are read lazily: an unreadable log must not hide a build failure. They can be
-    anywhere in the tree, since the extension chooses the folder.
+    Ninja's logs are read lazily, because an unreadable log must not hide a build failure. The logs
+    can be anywhere in the tree, since the extension chooses the folder.
     """
     finished = scheduler.edge_times.finished
     logs = tree.rglob(".ninja_log") if finished else ()

@@ -41,7 +41,7 @@ class Project:
 
     @property
     def name(self) -> str:
-        """Return the name in the project's metadata, "" if only a build can determine it."""
+        """Return the name in the project's metadata, or "" if only a build can determine it."""
         parsers: dict[str, Callable[[str], str]] = {
             "pyproject.toml": lambda text: str(tomllib.loads(text)["project"].get("name", "")),
             "setup.cfg": _parse_cfg_name,
@@ -62,7 +62,7 @@ class Project:
         return tuple(dict.fromkeys(names))
 
     def find_line(self, pattern: re.Pattern[str]) -> str:
-        """Return `FILE:LINE` of the first match of `pattern` in setup.py, "" if none matches."""
+        """Return `FILE:LINE` of the first match of `pattern` in setup.py, or "" if none matches."""
         lines = enumerate(self._read_text("setup.py").splitlines(), 1)
         numbers = (number for number, line in lines if pattern.search(line))
         return next((f"{self.shown}:{number}" for number in numbers), "")
@@ -85,7 +85,7 @@ def _parse_cfg_name(text: str) -> str:
 
 
 def _parse_setup_name(text: str) -> str:
-    """Return the `name` argument of setup(), "" if it is not a string or a string variable."""
+    """Return the `name` argument of setup(), or "" if its value is not a string."""
     nodes = [*ast.walk(ast.parse(text))]
     texts = {
         target.id: node.value.value
@@ -157,7 +157,7 @@ def build_missing_code_error(job: ExtensionJob) -> BadArtifactError:
 
 
 def _list_code_hints(job: ExtensionJob, project: Project) -> Iterable[str]:
-    """Yield hints how to compile the .cu files, the most likely hint first."""
+    """Yield hints on how to compile the .cu files, the most likely hint first."""
     place, forced = f"extensions ({job.name})", job.env.get("FORCE_CUDA")
     cuda_variables = [
         name for name in project.variables if "CUDA" in name and name not in _NO_CUDA_SWITCHES
@@ -199,7 +199,7 @@ _CODE_NAME = re.compile(r"(sm|compute)_(\d{2,3}[af]?)\b")
 
 
 def parse_nvcc_archs(command: str) -> MachineCode | None:
-    """Return the machine code that a command's nvcc options produce, None if they name no arch."""
+    """Return the machine code that a command's nvcc options request; None if they name no arch."""
     # -arch=sm_89 means both the machine code and the PTX of sm_89
     alone = [f"{arch},{arch.replace('sm_', 'compute_')}" for arch in _ARCH_OPTION.findall(command)]
     options = " ".join([*_GENCODE_OPTION.findall(command), *alone])
@@ -213,7 +213,7 @@ def parse_nvcc_archs(command: str) -> MachineCode | None:
 
 @dataclass
 class ArchGuard:
-    """A check that nvcc compiles for all targets. If it does not, `stop` and `error` are set.
+    """A check that nvcc compiles for all targets. If one is missing, it sets `stop` and `error`.
 
     `maker` is the version of the CUDA toolkit that compiles, or None if unknown.
     """

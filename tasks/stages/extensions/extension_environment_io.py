@@ -28,14 +28,14 @@ _COMPILER_VARIABLES = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", *LAUNCHER_VARIABL
 
 
 def read_extension_environment(job: ExtensionJob) -> Mapping[str, str]:
-    """Return the environment of all extensions with this extension's variables and flags."""
+    """Return the shared environment of all extensions plus this one's variables and flags."""
     path = job.layout.compute_manifest_path("extension-env")
     environment = manifests.read_manifest(path, Environment)
     return merge_environment(job, environment.build_child_environment(shell.build_host_env()))
 
 
 def read_build_environment(job: ExtensionJob) -> Mapping[str, str]:
-    """Return the extension's environment, with build requirements first on PYTHONPATH and PATH."""
+    """Return the environment with the build requirements first on PYTHONPATH and PATH."""
     env, folder = dict(read_extension_environment(job)), locate_build_requirements(job)
     paths = {"PYTHONPATH": folder, "PATH": folder / "bin"} if folder.is_dir() else {}
     for name, path in paths.items():
@@ -49,8 +49,8 @@ def add_reproducible_flags(
     """Return the environment with flags that make the build reproducible in any checkout.
 
     No manifest contains these flags, so they never cause a rebuild. setuptools passes CPPFLAGS to
-    the C and C++ compilers. nvcc gets no such flag, which would prevent cache hits of ccache:
-    nvcc's variable would have another value in each checkout.
+    the C and C++ compilers. nvcc gets no such flag: the value would differ in each checkout and
+    prevent cache hits of ccache. `date` is the commit time of the source.
     """
     flag = f"-ffile-prefix-map={job.layout.build}=."
     major = deps.cxx.version.partition(".")[0]
@@ -85,7 +85,7 @@ def merge_environment(job: ExtensionJob, shared: Mapping[str, str]) -> dict[str,
 def compute_job_count(
     job: ExtensionJob, deps: DepsManifest, caching: CacheEnvironment, env: Mapping[str, str]
 ) -> int | None:
-    """Return the number of parallel compilers, None if the jobserver decides.
+    """Return the number of parallel compilers, or None if the jobserver decides.
 
     torch's cpp_extension starts the ninja on PATH, and sets a job count only if MAX_JOBS is set.
     """
@@ -188,7 +188,7 @@ def _install_runtime_requirements(
         purpose = f"install the requirements of {job.name}"
         try:
             installer.install_requirements(missing, InstallOptions(pins), purpose)
-        except TorchyardError as error:  # may be an outdated pin that the extension works without
+        except TorchyardError as error:  # the requirement may be outdated
             print_warning(f"cannot install {names}, which {job.name} requires: {error.message}")
 
 
@@ -207,7 +207,7 @@ def _find_missing(
 def install_extension(
     job: ExtensionJob, deps: DepsManifest, wheel: Path, unpacked: Path
 ) -> Artifact:
-    """Store and install the wheel. Raises `BadArtifactError` if its modules do not import."""
+    """Store and install the wheel. Raises `BadArtifactError` if its imports fail."""
     with _INSTALL_LOCK:
         requirements = wheel_requirements_io.read_wheel_requirements(wheel, deps.python_version)
         _install_runtime_requirements(job, deps, requirements)

@@ -88,7 +88,7 @@ def _describe_rejection(patch: Path, message: str) -> str:
     if not (rejection := _REJECTED_HUNK.search(message)):
         return message.partition("error: ")[2] or message
     file, line = rejection["file"], rejection["line"]
-    number, in_file = 0, False  # of the hunk, counted from the file's header on
+    number, in_file = 0, False  # the hunk's number in the file
     for each in patch.read_text(encoding="utf-8", errors="replace").splitlines():
         if each.startswith("--- "):
             number, in_file = 0, each.rstrip().endswith(f"/{file}") or each[4:].strip() == file
@@ -122,7 +122,7 @@ def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[s
         case "path":
             with contextlib.suppress(
                 errors.CommandFailedError, errors.MissingToolError
-            ):  # git is optional here
+            ):  # git is not required here
                 local_changes.require_merged(Path(job.location), f"extensions ({job.name}).path")
             source_trees.copy_source_tree(Path(job.location), tree)
             source = {"path": job.location, "digest": source_trees.hash_source_tree(tree)}

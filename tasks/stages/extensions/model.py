@@ -84,12 +84,12 @@ class ExtensionJob:
 
     @property
     def tree(self) -> PurePath:
-        """Return the copy of the source that is built. It is created again for each build."""
+        """Return the folder with a copy of the source, which is created again for each build."""
         return self.work / "tree"
 
     @property
     def original(self) -> PurePath:
-        """Return the folder in which the user can edit the source, the copy if it is patched."""
+        """Return the folder in which the user can edit the source; if it is patched, the copy."""
         if self.patches:
             return self.tree
         return {"path": PurePath(self.location), "git": self.clone}.get(self.kind, self.tree)
@@ -101,7 +101,8 @@ class BuiltExtension:
 
     `libraries` are the absolute paths of the installed shared libraries, `archs` the archs of each
     library by file name. `source` has the commit or digest of the source and of the patches.
-    `surface` is the name of torch's ABI fingerprint, "" if nothing was built.
+    `surface` is the name of torch's ABI fingerprint, "" if nothing was built. `needs_code` is True
+    if the libraries must contain device code.
     """
 
     name: str

@@ -23,12 +23,12 @@ _FINGERPRINT_FIELDS = (
     *("kind", "location", "ref", "submodules", "sha256", "subdirectory", "imports", "env"),
     *("includes", "label"),
 )
-# These are in the fingerprint only if set: the fingerprints of other extensions do not change
+# Only set fields are in the fingerprint, so that extensions without them keep their fingerprint
 _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the names in build order, with prerequisites. Raises `SettingsError` for a cycle."""
+    """Return the prerequisites of each name, in build order. Raises `SettingsError` for a cycle."""
     names = {extension_facts.normalize_project_name(name): name for name in after}
 
     def find_prerequisite(name: str, of: str) -> str:
@@ -83,7 +83,7 @@ def plan_extension(
     choice: Resolution,
     knowledge: Knowledge,
 ) -> Stage:
-    """Return the stage of one extension. Raises `SettingsError` if it is known not to build."""
+    """Return the stage of one extension. Raises `SettingsError` if the build is known to fail."""
     if failure := _find_failure(extension, choice, knowledge, verified=True):
         raise SettingsError(
             f"{extension.name} does not build with torch {choice.torch}: {failure.what}",
@@ -106,7 +106,7 @@ def list_build_warnings(
 def _find_failure(
     extension: Extension, choice: Resolution, knowledge: Knowledge, *, verified: bool
 ) -> extension_facts.BuildFailure | None:
-    """Return the known build failure with this torch, None if unknown or the source is patched."""
+    """Return the known build failure, or None. `verified` selects verified or unverified facts."""
     fact = find_extension_fact(extension, knowledge)
     if not fact or extension.patches:
         return None

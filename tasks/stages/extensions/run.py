@@ -170,7 +170,7 @@ def _apply_known_settings(job: ExtensionJob) -> ExtensionJob:
 
 
 def _find_unreachable_reason(job: ExtensionJob) -> str:
-    """Return why the source cannot be fetched, or "" if it can or only a download can tell."""
+    """Return why a source of kind git or path is unreachable, or "" (always for other kinds)."""
     if job.kind not in {"git", "path"}:
         return ""
     url = apply_mirror(job.location, job.mirrors)

@@ -76,7 +76,7 @@ def _find_replaced_files(
 
 
 def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
-    """Require that each parent is a writable folder, not a link, and no new file is a folder."""
+    """Raise an error if a parent is a link or not a writable folder, or a new file is a folder."""
     for folder in (prefix / name for name in sorted(list_parents(paths))):
         real = os.path.realpath(folder)
         if folder.is_symlink() or Path(real) != folder:
@@ -103,7 +103,7 @@ def back_up_files(
     wheels: Mapping[str, str],
     when: str,
 ) -> InstallRecord:
-    """Back up the files to replace, and return the record. `wheels` maps packages to sha256."""
+    """Back up the files to replace. `stamp` is the backup folder, `wheels` has sha256 by name."""
     prefix, backups = target.prefix, {}
     old, paths = _find_replaced_files(target, staging)
     for path in _show_file_count("backing up", sorted(paths)):
@@ -148,9 +148,9 @@ def swap_files(record: InstallRecord, staged: Path) -> None:
 class CommitResult:
     """The result of an install: the new content of replaced.json, and the paths of backups.
 
-    A rollback restores the backups in `originals`. The backups in `superseded` are of packages that
-    the user has replaced since, and `edited` are files that the user changed or added since the
-    previous install: a rollback does not need them.
+    A rollback restores the backups in `originals`. It needs neither `superseded` (the backups of
+    packages that the user has replaced since) nor `edited` (files that the user changed or added
+    since the previous install).
     """
 
     result: InstallRecord
@@ -208,7 +208,7 @@ def _classify_backup(
 
 
 def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
-    """Commit the pending install `new`, and return what was written and moved."""
+    """Commit the pending install `new`, and return the new record and the moved backups."""
     commit, pending = compute_commit(journal.read_record(stamp), new), PENDING_BACKUP_FOLDER
     aside = f"{ASIDE_FOLDER}/{new.when}"
     moves = (
@@ -223,7 +223,7 @@ def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
 
 
 def _finish_commit(stamp: Path, pending: journal.PendingInstall) -> None:
-    """Move the backups and write the record. This can be repeated after a SIGKILL."""
+    """Move the backups and write the record. After a SIGKILL, this function can run again."""
     for source, target in ((stamp / source, stamp / target) for source, target in pending.moves):
         if os.path.lexists(source) and not os.path.lexists(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -234,7 +234,7 @@ def _finish_commit(stamp: Path, pending: journal.PendingInstall) -> None:
 
 
 def discard_pending(stamp: Path) -> None:
-    """Remove the files of the pending install, and the folder `stamp` if it is empty then."""
+    """Remove the pending install from the backup folder, then the folder if it is empty."""
     # The journal first: without it, the remaining files do not count as a pending install
     (stamp / journal.JOURNAL_FILE).unlink(missing_ok=True)
     files.remove_owned(stamp / journal.PENDING_FOLDER)
@@ -273,7 +273,7 @@ def _undo_pending(stamp: Path) -> None:
 def restore_environment(stamp: Path) -> None:
     """Restore the files from before the first install.
 
-    Only the files that the user changed after an install remain in the folder `stamp`.
+    After that, the backup folder `stamp` has only the files that the user changed after an install.
     """
     _undo_pending(stamp)
     record = journal.read_record(stamp)
@@ -337,7 +337,7 @@ def _find_foreign_files(record: InstallRecord, store: Path) -> list[str]:
 
 
 def _is_known_file(record: InstallRecord, path: str, store: Path) -> bool:
-    """Return True if a path has the file that torchyard installed, or the file from before."""
+    """Return True if the file at `path` is the installed one or the one that it replaced."""
     target, backup = Path(record.prefix) / path, record.kept.get(path)
     if target_files.is_installed_file(target, record.placed.get(path)):
         return True
@@ -345,7 +345,7 @@ def _is_known_file(record: InstallRecord, path: str, store: Path) -> bool:
 
 
 def _displace_user_file(path: Path, to: Path) -> bool:
-    """Move a user's file to `to` or a free name beside `to`. Return False for removed bytecode."""
+    """Move the user's file to `to` and return True, or delete bytecode and return False."""
     if is_bytecode(path.as_posix()):
         path.unlink(missing_ok=True)
         return False
@@ -357,7 +357,7 @@ def _displace_user_file(path: Path, to: Path) -> bool:
 
 
 def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) -> bool:
-    """Restore the backup of a path or remove its file. Return True if a user's file was moved."""
+    """Restore or remove the file at `path`. Return True if a file of the user was moved away."""
     target, backup = Path(record.prefix) / path, record.kept.get(path)
     is_unchanged = target_files.is_installed_file(target, record.placed.get(path))
     if backup and not is_unchanged and target_files.is_original_file(target, backup, store / path):

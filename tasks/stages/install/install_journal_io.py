@@ -18,7 +18,7 @@ STAGING_FOLDER = f"{PENDING_FOLDER}/staged"
 
 @dataclass(frozen=True)
 class BackupFile:
-    """A backup of a file that package `owner` replaces. `link` is a symbolic link's target."""
+    """A backup of a file that package `owner` replaces. `link` is a link's target, else ""."""
 
     owner: str
     sha256: str
@@ -39,8 +39,9 @@ class InstalledFile:
 class DistributionChange:
     """A changed distribution: the versions `before` ("" if it was not installed) and `after`.
 
-    `record_before` and `record` are the sha256 of the old and the new RECORD, `path` is the path
-    of the new one. `wheel` is the sha256 of the wheelhouse's wheel, "" for a package of an index.
+    `record_before` and `record` are the sha256 of the old and the new RECORD, `path` is the path of
+    the new RECORD. `wheel` is the sha256 of the wheel in the wheelhouse, "" for a package from an
+    index.
     """
 
     before: str
@@ -75,7 +76,7 @@ class PendingInstall:
     """An unfinished install: "installing" until the packages were imported, then "settling".
 
     A "settling" install moves files: `moves` has their old and new paths relative to the backup
-    folder. Then `result` is written to replaced.json.
+    folder. Then `result` is written to replaced.json. `exchange` is the record of this install.
     """
 
     state: Literal["installing", "settling"]
@@ -90,12 +91,12 @@ def list_stamps(replaced: PurePath) -> list[Path]:
 
 
 def read_record(stamp: Path) -> InstallRecord | None:
-    """Return the record of the last finished install, None if none exists."""
+    """Return the record of the last finished install, or None if none exists."""
     return _read_journal(stamp / RECORD_FILE, InstallRecord)
 
 
 def read_pending(stamp: Path) -> PendingInstall | None:
-    """Return the pending install. None if none exists, or it has not changed anything yet."""
+    """Return the pending install, or None if no unfinished install has begun to change files."""
     return _read_journal(stamp / JOURNAL_FILE, PendingInstall)
 
 
@@ -121,7 +122,7 @@ def is_environment_gone(record: InstallRecord) -> bool:
 
 
 def find_stamp(replaced: PurePath, prefix: PurePath, sites: tuple[str, ...]) -> Path | None:
-    """Return the backup folder of an environment, None if nothing was installed into it."""
+    """Return the backup folder of an environment, or None if nothing was installed into it."""
     records = ((stamp, read_latest_record(stamp)) for stamp in list_stamps(replaced))
     target = (str(prefix), sites)
     return next((stamp for stamp, r in records if r and (r.prefix, r.sites) == target), None)

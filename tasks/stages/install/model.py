@@ -37,7 +37,7 @@ class InstallJob:
 class DistributionRecord:
     """An installed distribution. `digest` is the sha256 of its RECORD at the path `record`.
 
-    `wheel` is the sha256 of the wheelhouse's wheel, "" for a package of an index.
+    `wheel` is the sha256 of the wheel in the wheelhouse, "" for a package from an index.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Resolve which packages to install into the user's environment, and unpack them.
 
-uv resolves, or pip without uv. The same tool unpacks: uv and pip rank indexes differently.
+uv (or pip, if uv is missing) does both, because uv and pip rank package indexes differently.
 """
 
 import json
@@ -69,7 +69,7 @@ def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
 
 
 def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWheel:
-    """Return the wheel with the artifact's digest: wheels for other releases can share its name."""
+    """Return the wheel with the artifact's digest; another wheel can have the same file name."""
     for path in sorted(Path(job.wheelhouse).rglob(artifact.name)):
         if path.stat().st_size == artifact.size and files.read_artifact(path) == artifact:
             break
@@ -142,7 +142,7 @@ def describe_conflicts(info: EnvironmentInfo, coming: Mapping[str, str]) -> Iter
 def require_expected_packages(
     before: TargetEnvironment, after: TargetEnvironment, coming: Mapping[str, str]
 ) -> None:
-    """Raise `BadArtifactError` unless `after` has the packages of `before` and `coming`."""
+    """Raise `BadArtifactError` unless `after` has the packages of `before`, updated by `coming`."""
     expected, installed = {**before.list_versions(), **coming}, after.list_versions()
     differences = [
         f"{n} {installed.get(n, 'is missing')} (expected: {expected.get(n, 'not installed')})"
@@ -162,7 +162,7 @@ _DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 @dataclass(frozen=True)
 class Installer:
-    """An installer into `target`. `uv` is None to use pip, which the interpreter `pip` runs."""
+    """An installer of packages into `target`. If `uv` is None, the interpreter `pip` runs pip."""
 
     job: InstallJob
     target: TargetEnvironment
@@ -228,7 +228,7 @@ def resolve_requirements(
 def resolve_install(
     installer: Installer, wheels: Sequence[SelectedWheel], record: InstallRecord | None
 ) -> Mapping[str, str]:
-    """Return the versions to install by name. Extensions never replace installed dependencies."""
+    """Return the package versions to install. Extensions never replace installed dependencies."""
     target, built = installer.target, {one.name for one in wheels}
     new_wheels = {one.name: one.version for one in wheels if not _is_installed(one, record)}
     torch, *others = wheels
@@ -243,7 +243,7 @@ def resolve_install(
         pins = list(installer.constraints)
         for name, version in {**target.list_versions(), **needs}.items():
             with suppress(InvalidVersion):  # installers reject such a version
-                if name not in built:  # a built wheel replaces those
+                if name not in built:  # built wheels replace the others
                     pins.append(f"{name}=={Version(version)}")
         pinned = replace(installer, constraints=tuple(pins))
         try:

@@ -31,7 +31,7 @@ _BYTES_PER_MIB = 2**20
 
 @dataclass(frozen=True)
 class InstallOrder:
-    """An install of wheels. `versions` has all versions by name, `stamp` is the backup folder."""
+    """An install of the wheels `chosen`. `versions` are all packages, `stamp` the backup folder."""
 
     installer: Installer
     chosen: Sequence[SelectedWheel]
@@ -40,7 +40,7 @@ class InstallOrder:
 
 
 def estimate_unpacked_mib(order: InstallOrder) -> int:
-    """Estimate the unpacked MiB of the packages to install, by their wheels or costs.yaml.
+    """Estimate the unpacked MiB of the packages to install, from the wheels or costs.yaml.
 
     A package that the build environment has as hard links to uv's cache takes no extra space.
     """
@@ -81,7 +81,7 @@ sys.exit(failed)
 
 
 def require_imports(job: InstallJob, target: TargetEnvironment, version: str) -> None:
-    """Import torch and the extensions. Raises `BadArtifactError` on failure or for another torch.
+    """Import torch and the extensions. Raises `BadArtifactError` on failure or a wrong version.
 
     An import that fails only because there is no GPU driver is a warning.
     """
@@ -93,7 +93,8 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
             built = manifests.read_manifest(path, BuiltExtension)
             names += built.imports if built.artifact else ()
     env = manifest.build_child_environment(shell.build_host_env())
-    env = {name: value for name, value in env.items() if name != "VIRTUAL_ENV"}  # of the build
+    # VIRTUAL_ENV is the build environment, not the one to test
+    env = {name: value for name, value in env.items() if name != "VIRTUAL_ENV"}
     env["PYTHONDONTWRITEBYTECODE"] = "1"
     # Run in a folder without modules: a source tree contains a torch package
     command = Command((), env, "import torch", cwd=job.replaced, log=job.log)
@@ -192,7 +193,7 @@ def _unpack_packages(order: InstallOrder) -> StagedPackages:
 
 
 def _describe_location(order: InstallOrder, folder: Path) -> str:
-    """Return `install.into: VALUE`, after `folder` if that is on another disk."""
+    """Return `install.into: VALUE`, preceded by `folder` if the folder is on another disk."""
     location, prefix = f"install.into: {order.installer.job.into}", order.installer.target.prefix
     is_same = folder == prefix or is_same_disk(folder, prefix)
     return location if is_same else f"{folder}, for {location}"
@@ -244,7 +245,8 @@ def _install_wheels(
 ) -> InstallRecord | None:
     """Install the wheels that are not installed yet, and return the record of all installs.
 
-    Another profile's install is an error: only one profile can restore an environment.
+    Raises `TorchyardError` if another profile has installed torch there: only one profile can
+    restore an environment.
     """
     for other in sorted(Path(job.builds).glob("*/replaced")):
         if other != Path(job.replaced) and (

@@ -1,6 +1,6 @@
 """Query the user's environment through its interpreter, and list, compare and replace its files.
 
-A file is never overwritten in place, since it may be mapped or shared: a new file is renamed to it.
+A file is never overwritten in place, since it may be mapped or shared: a rename replaces the file.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ class EnvironmentInfo:
 
 @dataclass(frozen=True)
 class TargetEnvironment:
-    """The environment of the interpreter `python`. `prefix` contains no links."""
+    """The environment of the interpreter `python`. Links in `prefix` are resolved."""
 
     python: str
     info: EnvironmentInfo
@@ -73,7 +73,7 @@ class TargetEnvironment:
 
     @cached_property
     def sites(self) -> tuple[str, ...]:
-        """Return the site-packages folders relative to the prefix. One outside is an error."""
+        """Return the site-packages folders relative to the prefix; raise an error for others."""
         return tuple({self._resolve_below(p): 0 for p in (self.info.platlib, self.info.purelib)})
 
     def list_links(self) -> Mapping[str, str]:
@@ -141,7 +141,7 @@ def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
 
 
 def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) -> bool:
-    """Return True if the file is the one from before the install. `store` is the backup."""
+    """Return True if `path` is the file that `backup` describes. `store` is the copy, if any."""
     if backup.link or path.is_symlink():
         return path.is_symlink() and read_link(path) == backup.link
     if not path.is_file():
@@ -199,7 +199,7 @@ def list_parents(paths: Iterable[str]) -> set[str]:
 class StagedPackages:
     """The unpacked packages. `versions` and `records` (paths of RECORD) are by normalized name.
 
-    `placed` are all files by path. Paths are relative to the prefix.
+    `placed` maps the path of each unpacked file to its facts. Paths are relative to the prefix.
     """
 
     versions: Mapping[str, str]
@@ -208,7 +208,7 @@ class StagedPackages:
 
 
 def prepare_staging(staged: Path, links: Mapping[str, str]) -> None:
-    """Create the folder `staged` with the links of the prefix, so that all paths are the same."""
+    """Create the folder `staged` with the same links as the prefix, so that all paths match."""
     staged.mkdir(parents=True)
     for link, folder in links.items():
         (staged / folder).mkdir(parents=True, exist_ok=True)
@@ -242,7 +242,7 @@ def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
 
 
 def _resolve_below_prefix(prefix: Path, site: Path, name: str) -> str | None:
-    """Return the path of the RECORD entry `name` relative to `prefix`, None if it is outside."""
+    """Return the path of the RECORD entry `name` relative to `prefix`, or None if it is outside."""
     path = Path(os.path.normpath(site / name))
     return path.relative_to(prefix).as_posix() if path.is_relative_to(prefix) else None
 
@@ -266,18 +266,18 @@ class InstalledDistribution:
 
     @property
     def unrecorded_infos(self) -> tuple[Path, ...]:
-        """Return the infos whose files are unknown: without RECORD, and not listed by conda."""
+        """Return the infos with unknown files: those without RECORD that conda does not list."""
         unlisted = (info for info in self.infos if info not in self.listed)
         return tuple(info for info in unlisted if not (info / "RECORD").is_file())
 
     @property
     def record_digest(self) -> str:
-        """Return the sha256 of the RECORD, "" if it is missing or there are several infos."""
+        """Return the sha256 of the RECORD, or "" if it is missing or there are several infos."""
         return compute_record_digest(self.infos[0] / "RECORD") if len(self.infos) == 1 else ""
 
 
 def compute_record_digest(record: Path) -> str:
-    """Return the sha256 of a RECORD, "" if it is missing."""
+    """Return the sha256 of a RECORD, or "" if the file is missing."""
     return files.read_artifact(record).sha256 if record.is_file() else ""
 
 
@@ -301,7 +301,7 @@ def find_distributions(
 
 
 def _list_conda_files(prefix: Path, info: Path) -> tuple[str, ...]:
-    """Return the files of the conda package that contains `info`, () if there is none.
+    """Return the files of the conda package that contains `info`, or () if there is none.
 
     https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html
     """

@@ -14,7 +14,7 @@ from tasks.settings.schema import Settings
 from tasks.system import shell
 
 SETTING_KEY = "install.into"
-_INSPECT_TIMEOUT = 30.0  # seconds: another program than Python may wait for input
+_INSPECT_TIMEOUT = 30.0  # seconds: a program that is not Python may wait for input
 VENV_HINT = "create a venv (python -m venv …) and set install.into to its Python"
 _INSPECT_CODE = """
 import os, sys, sysconfig
@@ -92,7 +92,7 @@ def find_python_in(folder: Path) -> Path | None:
 
 
 def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo:
-    """Run `python` and return its description. Raises `SettingsError` if it is not a Python."""
+    """Run `python` and describe it. Raises `SettingsError` about `key` if it is not a Python."""
     argv = (str(python), "-I", "-B", "-c", _INSPECT_CODE)
     env = shell.build_host_env()
     command = Command(argv, env, f"run {python}", timeout=_INSPECT_TIMEOUT)
@@ -111,7 +111,7 @@ def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo
 
 
 def build_refusal(message: str, location: Path | str, hint: str = VENV_HINT) -> TorchyardError:
-    """Return an error that is raised before the environment is changed."""
+    """Return an error with `message` and the remark that nothing was changed."""
     return TorchyardError(f"{message}; nothing was changed", location=str(location), hint=hint)
 
 
@@ -121,7 +121,7 @@ def check_install_target(
     """Raise `SettingsError` if nothing can be installed into the environment in install.into.
 
     `doit_prefixes` are the environments of the Python that runs doit. A program name on PATH may
-    not select one of them: in an active venv, `python` would be torchyard's own.
+    not select one of them: in an active venv, `python` would be the one that runs torchyard.
     """
     into = settings.install.into
     if into is None:
@@ -143,7 +143,7 @@ def check_install_target(
 def _find_problem(
     into: str, python: Path, found: InterpreterInfo, layout: Layout, doit_prefixes: Collection[str]
 ) -> tuple[str, str] | None:
-    """Return the message and the hint for an unsuitable environment, None for a suitable one."""
+    """Return the message and the hint for an unsuitable environment, or None for a suitable one."""
     if found.prefix == os.path.realpath(layout.venv):
         message = f"{python} belongs to the environment that this profile builds itself"
         return message, "write the path of the Python of another environment"

@@ -10,7 +10,7 @@ from tasks.system import manifests
 
 
 def is_stale(job: InstallJob) -> bool:
-    """Return True if the interpreter or a built wheel changed, or another package is missing."""
+    """Return True if the interpreter or a built wheel changed, or an installed package is gone."""
     try:
         last = manifests.read_manifest(job.manifest, Installation)
         if str(find_interpreter(job.into, job.root)) != last.python:

@@ -44,10 +44,10 @@ class SourceJob:
 class SourceTree:
     """The manifest source.json: the current state of the tree.
 
-    A checkout has its `commit`, the commits of its `submodules` by path, and in `edits` a digest of
-    all differences from the commit ("" if clean; patches count as edits). Any other tree has in
-    `digest` the sha256 of the archive or a digest of the files; an edited archive has `edits` too.
-    `patches` are the sha256 of the applied patches. `date` is the commit's Unix time, or 0.
+    For a checkout, `submodules` are the commits of the submodules by path, and `edits` is a digest
+    of all differences from `commit`, including patches ("" if there are none). For any other tree,
+    `digest` is the sha256 of the archive or a digest of the files; `edits` is set for an edited
+    archive. `patches` are the sha256 of the applied patches, `date` is the commit's Unix time or 0.
     """
 
     tree: str

@@ -1,4 +1,4 @@
-"""Plan the `source` stage from source.path, source.tarball or source.git: the first that is set."""
+"""Plan the `source` stage from the first of source.path, source.tarball, source.git that is set."""
 
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.model import Json, Layout, Stage

@@ -26,7 +26,7 @@ _SOURCE_HINTS: Mapping[SourceKind, str] = {
 
 @dataclass(frozen=True)
 class TreeSnapshot:
-    """The file seen.json: commit and date of a tree, or the sha256 of its archive and its files."""
+    """The content of seen.json: the commit and date of a tree, or digests of archive and files."""
 
     tree: str
     commit: str = ""
@@ -123,9 +123,9 @@ def _rename_old_tree(job: SourceJob) -> None:
 
 
 def _require_pytorch(job: SourceJob) -> None:
-    """Raise `TorchyardError` if the tree is not PyTorch; warn if its release differs.
+    """Raise `TorchyardError` if the tree is not PyTorch; warn if its release differs from the plan.
 
-    For source.path, this warning was printed when the settings were loaded.
+    For source.path, this warning was already printed when the settings were loaded.
     """
     tree = Path(job.tree)
     if missing := source_checks_io.list_missing_files(tree):
@@ -182,7 +182,7 @@ def _write_snapshot(job: SourceJob, snapshot: TreeSnapshot) -> None:
 
 
 def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
-    """Return the user's changes of each tree, by path of the tree; unchanged trees are left out."""
+    """Return the user's changes in each changed tree of the folder `state`, by the tree's path."""
     trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # pytorch.1 is a renamed tree
     changes: dict[Path, tuple[str, ...]] = {}
     for tree in sorted(trees):

@@ -35,7 +35,7 @@ def read_tree_release(tree: Path) -> Version | None:
 
 
 def find_other_release(tree: Path, release: str) -> str:
-    """Return the version of a tree of another release; an empty string for a tree of `release`.
+    """Return the version of the tree if its release is not `release`, else an empty string.
 
     The tree of the tag v2.6.0 has the version 2.6.0a0. A patch release's tree may have the
     version of the minor release: v2.5.1 has 2.5.0a0 (pytorch#151425).

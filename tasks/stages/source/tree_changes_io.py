@@ -64,7 +64,7 @@ def update_patches(
 
 
 def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[str]) -> None:
-    """Cut the record before the first patch that is no longer in the tree.
+    """Remove the first patch that is no longer in the tree, and all later ones, from the record.
 
     The user's `git stash` or `git checkout .` reverts patches without updating the record. A patch
     is missing if it cannot be reverted, and either it can be applied or its files are as committed.
@@ -83,7 +83,7 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[s
 
 
 def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> None:
-    """Revert all patches except the first `keep`. Raises `LostEditsError` for edited lines."""
+    """Revert all patches after the first `keep`. Raises `LostEditsError` if lines were edited."""
     local_changes.restore_patched_files(tree, _resolve_patch_backup(state))
     series = read_applied_patches(tree, state)
     for number in range(len(series), keep, -1):
@@ -94,9 +94,7 @@ def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0
             local_changes.apply_patch(
                 tree, patch, reverse=True, log=log, keep=_resolve_patch_backup(state)
             )
-        elif not local_changes.can_apply_patch(
-            tree, patch
-        ):  # it can if a killed run has reverted it
+        elif not local_changes.can_apply_patch(tree, patch):  # a killed run may have reverted it
             message = "cannot revert a patch: the lines that it changed were edited later"
             hint = f"undo those edits, or list the patch in source.patches again: {patch}"
             raise LostEditsError(message, location=str(tree), hint=hint)
@@ -129,8 +127,8 @@ def _write_patch_record(tree: PurePath, state: PurePath, series: tuple[str, ...]
 def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
     """Return a sha256 over the paths and contents of all files except build outputs.
 
-    The tree's .gitignore defines the build outputs. To read it, git needs an empty repository:
-    `scratch`. Without git, only build, dist, *.egg-info and __pycache__ are left out.
+    The tree's .gitignore defines the build outputs. git reads it with the help of an empty
+    repository, `scratch`. Without git, only build, dist, *.egg-info and __pycache__ are left out.
     """
     root = Path(tree)
     try:
@@ -189,7 +187,7 @@ def describe_tree_changes(
 
 
 def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a message if the user moved submodules, except `stale`, to another commit."""
+    """Yield a message if the user checked out other commits of submodules, except `stale` ones."""
     changed = {*clones.list_changed_submodules(job.tree)} if job.submodules else set()
     if names := sorted(changed - {*stale}):
         yield (

@@ -60,7 +60,7 @@ class ProbeOutput:
 
     @property
     def no_gpu_reason(self) -> str | None:
-        """The reason why there is no GPU: empty if there is one, None if it is unknown."""
+        """The reason why there is no GPU: empty if there is one, None if the probe did not tell."""
         return self.lines["gpu"]["detail"] if "gpu" in self.lines else None
 
 
@@ -197,7 +197,7 @@ def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationRe
 def select_checks(
     checks: Iterable[ValidationResult], names: Sequence[str]
 ) -> tuple[ValidationResult, ...]:
-    """Return the checks in the order of `names`; first, failed checks that are not in `names`."""
+    """Return failed checks that are not in `names`, then the checks in the order of `names`."""
 
     def find_place(check: ValidationResult) -> int:
         suffixes = _KIND_BY_SUFFIX.items()
@@ -211,7 +211,7 @@ def select_checks(
 def build_validation(
     torch: str, checks: Sequence[ValidationResult], warnings: tuple[str, ...] = ()
 ) -> Validation:
-    """Return the content of validate.json; `counts` has every status, also those of no check."""
+    """Return the content of validate.json. A status that no check has is counted as 0."""
     numbers = Counter(check.status for check in checks)
     counts = {status: numbers[status] for status in ("passed", "failed", "not run")}
     return Validation(2, torch, counts, tuple(checks), warnings)
@@ -256,7 +256,7 @@ def format_check_rows(
     columns: int = sys.maxsize,
     paint: Paint = lambda text, _: text,
 ) -> list[str]:
-    """Return the rows of the checks. Those that were not run for the same reason share a row."""
+    """Return a row for each check. Checks that were not run for the same reason share a row."""
     rows: dict[str | int, list[ValidationResult]] = {}
     for number, check in enumerate(checks):
         rows.setdefault(check.detail if check.status == "not run" else number, []).append(check)

@@ -23,7 +23,7 @@ from tasks.system import files, manifests, process_group, screen, shell
 from tasks.system.output import print_report
 from tasks.system.profile_hint import add_profile_argument
 
-_CPP_CHECKS = ("import", "machine_code", "extensions")  # not skipped if only libtorch was built
+_CPP_CHECKS = ("import", "machine_code", "extensions")  # also run if only libtorch was built
 
 
 def read_extensions(job: ValidateJob) -> tuple[dict[str, BuiltExtension], dict[str, str]]:
@@ -42,7 +42,7 @@ def read_extensions(job: ValidateJob) -> tuple[dict[str, BuiltExtension], dict[s
 def build_missing_checks(
     job: ValidateJob, missing: Mapping[str, str]
 ) -> Iterator[ValidationResult]:
-    """Yield failed and skipped checks for each extension that is not built."""
+    """Yield the checks of each missing extension: the first as failed, the others as not run."""
     for name, reason in missing.items():
         smoke = [("extensions", "smoke check")] if name in job.smokes else []
         kinds = [("extensions", "import"), ("machine_code", "machine code"), *smoke]
@@ -71,7 +71,7 @@ def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
 def check_extension_abis(
     job: ValidateJob, built: Mapping[str, BuiltExtension]
 ) -> Iterator[ValidationResult]:
-    """Check that each extension was built for this torch, since any other may load and crash."""
+    """Check that each extension was built for this torch: one for another torch may crash."""
     manifest = job.layout.compute_manifest_path("surface")
     if "extensions" not in job.checks or not Path(manifest).is_file():
         return

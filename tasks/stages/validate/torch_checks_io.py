@@ -185,7 +185,7 @@ def check_cpp_program(
     folder = job.layout.build / "validate"
     files.remove_owned(folder)
     build = files.create_owned_folder(folder) / "libtorch"
-    if job.system == "windows":  # finds DLLs by PATH; elsewhere CMake writes an RPATH
+    if job.system == "windows":  # DLLs are found by PATH; elsewhere, CMake writes an RPATH
         env = {**env, "PATH": f"{wheel.prefix}\\bin;{wheel.prefix}\\lib;{env.get('PATH', '')}"}
     name, lines = "find_package(Torch)", list[str]()
     try:
@@ -254,7 +254,7 @@ class CodeChecker:
         return self._add_reader_name(combine_checks(name, parts))
 
     def check_extension(self, extension: BuiltExtension, maker: str | None) -> ValidationResult:
-        """Check the libraries of an extension. `maker` is the version of the CUDA toolkit."""
+        """Check the libraries of an extension. `maker` is the CUDA release that compiled it."""
         name = f"{extension.name}: machine code"
         if extension.status == "unreachable":
             return ValidationResult(name, "not run", _UNREACHABLE)
@@ -275,10 +275,10 @@ class CodeChecker:
         maker: str | None,
         role: Literal["kernels", "secondary", "extension"],
     ) -> ValidationResult:
-        """Check that the library covers every target.
+        """Check that the library has code for every target.
 
-        In torch's libraries, only the archs that most kernels have count. A `secondary` library
-        fails only if it cannot be read.
+        A library of torch covers only the archs for which most kernels have code. A `secondary`
+        library fails only if it cannot be read.
         """
         try:
             images = self.reader.read_images(library)

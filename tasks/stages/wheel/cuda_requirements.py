@@ -31,8 +31,8 @@ class CudaPackage:
 class CudaRequirements:
     """The packages and RPATHs with which a wheel runs without a CUDA toolkit.
 
-    `requires` are pip requirements, `paths` the new RPATH of each library whose RPATH changes,
-    `promised` the files below site-packages that the requirements install, and `unpackaged` the
+    `requires` are pip requirements. `paths` has the new RPATH of each library whose RPATH changes.
+    `promised` are the files below site-packages that the requirements install. `unpackaged` are the
     toolkit's libraries that no known package contains.
     """
 
@@ -53,9 +53,9 @@ def resolve_cuda_requirements(
 ) -> CudaRequirements:
     """Return the CUDA requirements for the libraries of a wheel.
 
-    `linkages` are the libraries of the wheel. `needs` include indirect needs: a wheel's library has
-    its name in the wheel, any other library its path. Folders of the toolkit are removed from
-    every RPATH if packages provide all libraries of the toolkit.
+    `linkages` are the libraries of the wheel. `needs` include indirect needs, and name a library of
+    the wheel by its name in the wheel, any other library by its path. If packages provide all
+    libraries of the toolkit, the folders of the toolkit are removed from every RPATH.
     """
     needs = [need for need in needs if not is_driver_library(need.name)]
     packages = {need.name: package for need in needs if (package := find_package(need))}
@@ -85,7 +85,7 @@ def resolve_cuda_requirements(
 
 
 def add_requirements(metadata: str, requires: Iterable[str]) -> str:
-    """Return METADATA with the requirements added whose packages it does not declare yet."""
+    """Return METADATA plus the entries of `requires` whose packages it does not declare yet."""
     header_values = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
     declared = select_applicable_requirements(parse_requirements(header_values), "linux")
     missing = [one for one in requires if not _is_declared(one, declared)]

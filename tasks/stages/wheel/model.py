@@ -33,7 +33,7 @@ class AbiReadOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ExistingJob:
-    """Use a torch that is installed already, without installing anything."""
+    """The job that uses an already installed torch and installs nothing."""
 
     python: str
     folder: str
@@ -66,7 +66,7 @@ class TorchInstallJob:
 
 @dataclass(frozen=True, kw_only=True)
 class PrebuiltJob(TorchInstallJob):
-    """Install an official wheel. `index` is a URL, or an empty string for the default index."""
+    """The job that installs an official wheel. `index` is a URL, or "" for the default index."""
 
     requirement: str
     index: str
@@ -77,7 +77,7 @@ class PrebuiltJob(TorchInstallJob):
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltJob(TorchInstallJob):
-    """Build a wheel, or the C++ libraries, from the build directory of the `compile` stage.
+    """The job that makes a wheel, or the C++ libraries, from the output of the `compile` stage.
 
     `local` is the local version without the commit ("cu130.sm120"), None for no local version; the
     commit is added unless `local_is_whole`. `content` is the record of the last installed wheel.
@@ -101,8 +101,8 @@ class BuiltJob(TorchInstallJob):
 class Wheel:
     """The manifest wheel.json: the torch that all later stages use.
 
-    `release` is `version` without its local part, `folder` the installed package, `artifact` the
-    file in the wheelhouse, `prefix` the install prefix of a C++-only build. Both may be None.
+    `release` is `version` without its local part, `folder` the installed package. `artifact` is the
+    file in the wheelhouse, or None. `prefix` is the install prefix of a C++-only build, else None.
     """
 
     version: str
@@ -142,7 +142,7 @@ class AbiFingerprint:
 
 @dataclass(frozen=True)
 class AbiDetails:
-    """The file surfaces/NAME.json.gz: digests of headers by file, exported names by library."""
+    """The content of surfaces/NAME.json.gz: header digests by file, exported names by library."""
 
     surface: AbiFingerprint
     headers: Mapping[str, str]

@@ -68,8 +68,8 @@ def _build_stage(layout: Layout, job: Any, reads: tuple[str, ...], doc: str) -> 
         "kind": type(job).__name__,
         **{name: convert_to_json(getattr(job, name)) for name in names},
     }
-    # a field that only some wheels have is added only for these: no other wheel is rebuilt
-    if isinstance(job, PrebuiltJob) and job.targets:  # for a built wheel, the version has them
+    # add a field that only some wheels have only for these, so that no other wheel is rebuilt
+    if isinstance(job, PrebuiltJob) and job.targets:  # a built wheel's version has them
         fingerprint["targets"] = [str(arch) for arch in job.targets]
     elif isinstance(job, BuiltJob) and job.by_packages:
         fingerprint["by_packages"] = True

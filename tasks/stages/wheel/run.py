@@ -32,9 +32,9 @@ _VERSION_FILES = ("torch/version.py", "torch/_version.py")
 class LastWheel:
     """The last wheel that was built and installed successfully.
 
-    `digest` is a digest of the wheel's content except the version, `identity` that of the
-    environment. `asked` is the requested version without the commit, and `record` the sha256 of
-    RECORD after the installation.
+    `digest` is a digest of the wheel's content except the version. `identity` is the identity of
+    the environment. `asked` is the requested version without the commit, and `record` the sha256
+    of RECORD after the installation.
     """
 
     digest: str
@@ -62,7 +62,7 @@ def _create_result(
     torch: InstalledTorch,
     artifact: Artifact | None,
 ) -> tuple[model.Wheel, model.AbiFingerprint]:
-    """Print the installed torch; return the manifests. An existing torch has no `artifact`."""
+    """Print the installed torch; return the manifests. `artifact` is None for an existing torch."""
     origin = f"({artifact.name}, sha256 {artifact.sha256[:12]}…)" if artifact else ""
     print_line(f"torch {torch.version} {origin or f'in {torch.folder}'}")
     kind: model.WheelKind = "wheel" if artifact else "existing"
@@ -142,7 +142,7 @@ def require_target_code(job: model.PrebuiltJob, wheel: Path) -> None:
 
 
 def _read_kernel_code(job: model.PrebuiltJob, wheel: Path) -> MachineCode:
-    """Return the machine code of most kernels in the wheel; empty for a wheel without CUDA."""
+    """Return the machine code that most kernels in the wheel have; empty without CUDA."""
     with wheel_archive_io.open_wheel(wheel) as archive:
         members = (f"torch/lib/{name}" for name in model.KERNELS[job.system])
         member = next((name for name in members if name in archive.namelist()), None)
@@ -229,7 +229,7 @@ def _locate_wheel(job: model.BuiltJob, last: LastWheel) -> Path:
 def _find_unchanged_wheel(
     job: model.BuiltJob, last: LastWheel | None, content: tuple[str, str, str], python: str
 ) -> Artifact | None:
-    """Return the installed wheel if only the commit differs in the new one, else None."""
+    """Return the installed wheel if the new one differs only in the commit, else None."""
     is_same = last and (last.digest, last.identity, last.asked) == content
     if last is None or not is_same or not Path(job.libraries).is_file():
         return None
@@ -269,7 +269,7 @@ def _install_or_restore(
 def _update_torch(
     job: model.BuiltJob, deps: DepsManifest, wheel: Path, site: Path, last: LastWheel
 ) -> bool:
-    """Install only the files that changed. Return False if the whole wheel must be installed."""
+    """Install only the changed files, or return False if the whole wheel must be installed."""
     unmodified_wheel = installed_wheel_io.find_unmodified_wheel(site, "torch", last.record)
     if unmodified_wheel is None:
         return False
@@ -288,7 +288,7 @@ def _install_full_wheel(job: model.BuiltJob, deps: DepsManifest, wheel: Path) ->
 
 
 def require_torch_import(job: model.BuiltJob, python: str, version: str) -> None:
-    """Raise `BadArtifactError` if torch does not import, except for lack of a driver."""
+    """Raise `BadArtifactError` if torch cannot be imported. A missing GPU driver is no error."""
     show_progress("importing torch")
     environment = manifests.read_manifest(job.env, Environment)
     env = environment.build_child_environment(shell.build_host_env())

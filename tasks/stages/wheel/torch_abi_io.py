@@ -73,8 +73,8 @@ def read_abi_fingerprint(
 def _scan_torch_files(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the name and the digest of each header and library of a torch without RECORD.
 
-    conda installs torch without RECORD. A library has its name, size and modification time instead
-    of a digest.
+    conda installs torch without RECORD. For a library, the name, size and modification time replace
+    the digest.
     """
     flags = folder / cpp_extension.CPP_EXTENSION_PATH
     for place in (folder / "include", folder / "share" / "cmake", folder / "lib", flags):
@@ -96,7 +96,7 @@ def _read_exports(
     names: Callable[[str], tuple[str, ...] | None],
     reading: AbiReadOptions,
 ) -> dict[str, ExportedSymbols]:
-    """Return the exported symbols of each library; read only libraries with a new digest."""
+    """Return the exported symbols of each library. `names` reads a library with a new digest."""
     before = manifests.find_manifest(reading.symbols, ExportedSymbolsCache)
     cached = before.libraries if before and before.reader == _SYMBOL_READER_VERSION else {}
     exported = {}

@@ -10,7 +10,7 @@ WheelJob = PrebuiltJob | BuiltJob | ExistingJob
 
 
 def is_stale(job: WheelJob) -> bool:
-    """Return True if the installed torch is missing, replaced or other than in torchyard.lock."""
+    """Return True if torch is missing, was replaced, or differs from torchyard.lock."""
     if not (last := manifests.find_manifest(job.wheel, Wheel)):
         return True
     if last.kind == "libtorch":

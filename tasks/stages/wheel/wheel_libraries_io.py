@@ -47,7 +47,7 @@ def inspect_libraries(
     recorded: Mapping[str, str],
     promised: Collection[str] = (),
 ) -> library_linkage.WheelLibraries:
-    """Return the content of wheel-libraries.json: the needs of each library and their providers.
+    """Return the content of wheel-libraries.json: what each library needs and what provides it.
 
     `promised` are files below site-packages that the wheel's requirements install. Raises
     `BadArtifactError` if a needed library is not found on this machine. The result is
@@ -86,10 +86,10 @@ def read_linkages(
             if digest and digest in cached:
                 linkages[name] = cached[digest]
                 continue
-            # unpacked: seeking backwards in a member would decompress it from its beginning
+            # unpack it: seeking backwards in a member would decompress it from its beginning
             unpacked = Path(archive.extract(name, folder))
             linkages[name] = read_elf_linkage(unpacked)
-            unpacked.unlink()  # the libraries of one torch take gigabytes
+            unpacked.unlink()  # all libraries together take gigabytes
     by_digest = {recorded[name]: linkage for name, linkage in linkages.items()}
     content = library_linkage.LinkageCache(_LINKAGE_READER_VERSION, by_digest)
     manifests.write_manifest(cache, content)
@@ -105,8 +105,9 @@ def _find_library_needs(
 ) -> list[LibraryNeed]:
     """Return each needed library and the file that the loader finds once the wheel is in `site`.
 
-    The result includes indirect needs. A library of the wheel has its name in the wheel, any other
-    library its path. The loader search uses the build environment, as import and validate do.
+    The result includes indirect needs. It names a library of the wheel by its name in the wheel,
+    any other library by its path. Libraries are searched in the build environment, in which torch
+    is also imported and validated.
     """
     names = {str(site / name): name for name in library_linkage.sort_by_load_order(linkages)}
     python = os.path.realpath(deps.python)  # for a program, the loader resolves links in $ORIGIN
@@ -146,7 +147,7 @@ def _list_package_folders(linkages: Mapping[str, Linkage], site: Path) -> list[P
 def _build_origin_lookup(
     job: BuiltJob, deps: DepsManifest, linkages: Mapping[str, Linkage], site: Path
 ) -> Callable[[str], LibraryOrigin]:
-    """Return a function that returns where a library comes from: the first folder that has it."""
+    """Return a function that returns the origin of a library path, such as "toolkit"."""
     home = deps.toolkit.home if deps.toolkit else "/usr"
     places: list[tuple[LibraryOrigin, PurePath]] = [
         *(("wheel", folder) for folder in _list_package_folders(linkages, site)),
@@ -222,7 +223,7 @@ def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], Cuda
 
 
 def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[str, ...]:
-    """Return `requires` with the installed NVIDIA packages that they require in turn, pinned.
+    """Return `requires`, plus exact versions of the NVIDIA packages that they require in turn.
 
     For example, cuFFT requires nvJitLink and loads it with dlopen: no ELF header lists it.
     """

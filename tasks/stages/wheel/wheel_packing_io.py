@@ -36,7 +36,7 @@ from tasks.wheels.provenance_documents import SBOM_PATH, build_sbom
 
 
 def read_build_inputs(job: BuiltJob, deps: DepsManifest) -> BuildInputs:
-    """Return the build inputs from the manifests. `build_invocation` describes the build."""
+    """Return the build inputs of the wheel, read from the manifests of earlier stages."""
     tree = manifests.read_manifest(job.source, SourceTree)
     epoch = manifests.read_manifest(job.env, Environment).set.get("SOURCE_DATE_EPOCH", "")
     section = job.settings.get("source")
@@ -142,7 +142,7 @@ def pack_wheel(
 
 
 def build_metadata(wheel: Path, requirements: CudaRequirements) -> dict[str, bytes]:
-    """Return METADATA with the requirements added, by file name; empty if there are none."""
+    """Return the new METADATA by file name; {} if `requirements` adds nothing."""
     if not requirements.requires:
         return {}
     with wheel_archive_io.open_wheel(wheel) as archive:

@@ -15,7 +15,7 @@ from verdicts import WRONG_HINT, NothingToTryError, WrongResultError, format_err
 
 
 def check_graph(where):
-    """Check that a replayed CUDA graph equals direct execution, which runs the same kernels."""
+    """Check that replays of a CUDA graph give the same results as direct execution."""
     import torch
 
     torch.manual_seed(0)
@@ -52,7 +52,7 @@ def capture_graph(torch, first):
 
 
 def compare_replays(torch, replay, first, second):
-    """Compare replays with the first input, the second, and the first again."""
+    """Compare replays with direct execution: the first input, the second, and the first again."""
     for number, x in enumerate((first, second, first), start=1):
         if not torch.equal(replay(x), compute_graph_sample(x)):
             message = f"replay {number} of the CUDA graph differs from direct execution"
@@ -87,7 +87,7 @@ def compute_compile_sample(x):
 
 
 def run_compiled(torch, x):
-    """Return the result and "N kernels", or an empty string if torch.compile generated none."""
+    """Return the result, and "N kernels" or, if torch.compile generated none, an empty string."""
     try:
         result = torch.compile(compute_compile_sample, fullgraph=True)(x)
     except RuntimeError as error:
@@ -103,7 +103,8 @@ def run_compiled(torch, x):
 def compare_with_float64(x, found):
     """Return the error of the compiled function as a share of the error bound.
 
-    Each term is rounded three times; a sum of n numbers errs by n u sum|x| (Higham 2002, 4.2).
+    Each term is rounded three times. The error of a sum of n numbers is at most n u sum|x| with
+    u = 2^-24 (Higham 2002, section 4.2).
     """
     reference = x.double()
     bound = (x.shape[1] + 3) * 2.0**-24 * (2 * reference.abs() + 1).sum(dim=1)
@@ -112,7 +113,7 @@ def compare_with_float64(x, found):
 
 @contextlib.contextmanager
 def use_empty_caches():
-    """Use a temporary folder as the cache of Inductor and triton, and no compile processes."""
+    """Use a temporary folder as the cache of Inductor and triton, and compile in this process."""
     folder = tempfile.mkdtemp(prefix="torchyard-")
     caches = {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder}
     try:

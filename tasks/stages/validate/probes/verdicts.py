@@ -4,7 +4,7 @@ WRONG_HINT = "update the GPU driver, then run doit validate; if it fails again, 
 
 
 class WrongResultError(Exception):
-    """A check has failed. The message says how, and `remedy` what to do."""
+    """A check has failed. The message says what is wrong, and `remedy` says what to do."""
 
     def __init__(self, detail, remedy=""):
         super().__init__(detail)
