@@ -140,7 +140,7 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
 
 
 def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool) -> None:
-    """Check out `commit` in place of the current commit `head`, an empty string if none exists.
+    """Check out `commit` in place of the current commit `head`, which is "" if there is none.
 
     Raises `LostEditsError` if there are uncommitted edits. An interrupted checkout looks edited, so
     its changes are saved in a ref instead.
@@ -189,7 +189,7 @@ def _prepare_clone(clone: Clone) -> None:
     clone.run_git("config", "remote.origin.fetch", refs, what="create the clone")
 
 
-# Not copied, also from submodules: index, logs and others belong to the source's work tree
+# Files of a repository or its submodules that are not copied: they belong to its work tree
 _EXCLUDED_FILES = ("index", "logs", "hooks", "*.lock", "FETCH_HEAD", "ORIG_HEAD", "tmp_*")
 
 
@@ -207,7 +207,7 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
         return ""
     temporary = folder.with_name(f".{folder.name}.seed")
     files.create_owned_folder(temporary.parent)
-    files.remove_owned(temporary)  # of a run that was killed
+    files.remove_owned(temporary)  # left by a killed run
     temporary.mkdir()
     try:
         _copy_repository(temporary, reference / ".git")
@@ -285,7 +285,7 @@ def is_reachable(url: str, timeout: float = 1.0) -> bool:
 
 
 def resolve_host_port(url: str) -> tuple[str, int]:
-    """Return the host and port of a URL or of its proxy; ("", 0) if it is no git URL."""
+    """Return the host and port of a URL or of its proxy; ("", 0) if it is not a git URL."""
     if "://" not in url:
         address = _SCP_ADDRESS.match(url)
         return (address["host"], 22) if address else ("", 0)

@@ -110,7 +110,7 @@ def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Prep
 
 
 def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) -> PreparedCommand:
-    """Return the arguments without passwords, and uv and pip variables that replace options."""
+    """Return the arguments without passwords, and variables that replace options with passwords."""
     words: list[str] = []
     variables: dict[str, str] = {}
     for_uv = PurePath(argv[0]).stem == "uv"
