@@ -51,7 +51,7 @@ class CacheCounts:
     unreached: int = 0
 
     def subtract(self, before: "CacheCounts") -> "CacheCounts":
-        """Return the counts since `before`. A restarted server counted these from zero."""
+        """Return the counts since `before`; after a restart of the server, return all counts."""
         hits, misses = self.hits - before.hits, self.misses - before.misses
         uncacheable = self.uncacheable - before.uncacheable
         return self if hits < 0 or misses < 0 else CacheCounts(hits, misses, uncacheable)
@@ -89,7 +89,7 @@ def is_program_installed(program: str) -> bool:
 
 
 def find_cache(program: str) -> CompilerCache | None:
-    """Return the compiler cache with this name or path; None if it is missing, old or unknown."""
+    """Return the compiler cache with this name or path; None if missing, too old or unknown."""
     kind = parse_cache_kind(program)
     installed = toolchain.find_program(program) if kind else None
     if not installed or not kind or parse_major_minor(installed.version) < _MIN_VERSIONS[kind]:

@@ -1,7 +1,7 @@
 """Distribute compilations to other machines with distcc or icecream during a build.
 
-Distribution only sets environment variables, so that command lines and objects stay the same. A
-worker that cannot be used never fails the build: this machine compiles what no worker accepts.
+Distribution only sets environment variables, so that command lines and objects stay the same. An
+unusable worker does not make the build fail: this machine compiles what no worker accepts.
 """
 
 import contextlib

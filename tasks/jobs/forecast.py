@@ -16,7 +16,7 @@ _STARTED_SHARE = 0.03  # share of the work after which the speed is meaningful
 
 
 class Forecast:
-    """The remaining time of a build; `costs` maps outputs to their seconds in earlier builds."""
+    """The remaining time of the outputs `planned`; `costs` are seconds by output in old builds."""
 
     def __init__(self, planned: Iterable[str], costs: Mapping[str, float]) -> None:
         costs_by_kind: defaultdict[str, list[float]] = defaultdict(list)

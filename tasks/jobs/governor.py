@@ -1,10 +1,10 @@
 """Decide from the available memory how many jobs may run at once and which are paused.
 
 Each running job has a memory forecast: its peak in the last build, or the 90 % quantile of its kind
-if that is unknown, or a multiple of its current peak if it has exceeded both. The memory that
-remains after a margin and the possible excess of the largest job without a record is free:
+if that is unknown, or a multiple of its peak so far if it has exceeded those. The memory that
+remains after a margin and the overshoot of the largest job without a record is free:
 
-    free = available − margin − excess − Σ (forecast − resident)
+    free = available − margin − overshoot − Σ (forecast − resident)
     jobs = running + idle + ⌊(free − idle × typical) / typical⌋
 
 When a job ends, Ninja starts the next one before the governor can inspect it. A job that does not
@@ -29,7 +29,7 @@ _DEFAULT: dict[JobKind, int] = {
 _LIKELY, _TYPICAL = 0.9, 0.5  # quantiles for a running job and for the next job
 # A job that exceeds its forecast is expected to grow to this multiple of its peak, less if it has a
 # record. Growth must be predicted early, because paused jobs keep their memory. Measured on first
-# builds: kills in 3 of 4 with 1.25 for both, in 3 of 7 with 2.0, in 0 with the excess too
+# builds: kills in 3 of 4 with 1.25 for both, in 3 of 7 with 2.0, in 0 with the overshoot too
 _PAST_RECORD, _PAST_KIND = 1.25, 2.0
 _MOMENT = 1.0  # seconds between two additional jobs while jobs without a record run
 _PATIENCE = 10.0  # seconds of a pause after which the number of jobs is lowered

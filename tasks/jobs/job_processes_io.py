@@ -138,7 +138,7 @@ class PausedJobs:
         self._possible = HAS_PROC
 
     def set_paused_jobs(self, jobs: frozenset[int], now: float) -> None:
-        """Pause exactly these jobs and resume all others, also those that a signal is to end."""
+        """Pause these jobs, except those that a pending signal will end; resume all others."""
         self._ending.update(filter(_has_pending_stop_signal, self.since))
         pids = set(filter(_is_group_leader, jobs - self._ending)) if self._possible else set()
         for pid in self.since.keys() - pids:
@@ -161,7 +161,7 @@ class PausedJobs:
             process_group.end_group(watch)
 
     def _notify_watchdog(self, pids: set[int]) -> bool:
-        """Tell the watchdog the jobs to pause: it resumes them if this process is killed."""
+        """Send the jobs to pause to the watchdog, which resumes them if this process is killed."""
         try:
             if not self._watch:
                 argv = ("/bin/sh", "-c", _WATCHDOG_SCRIPT)

@@ -22,8 +22,8 @@ _COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # programs of GCC and clang
 class JobsSnapshot:
     """The jobs at one moment, with the bounds `least` and `most` of the tokens that they hold.
 
-    Each Ninja may run one job without a token; before it opens the jobserver, no job holds a token.
-    `unsure` is True if a make is running: it may hold more tokens.
+    Each Ninja may run one job without a token. Before it opens the jobserver, its jobs hold none.
+    `unsure` is True if a make is running, which may hold more tokens.
     """
 
     jobs: tuple[Job, ...]

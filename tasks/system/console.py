@@ -174,7 +174,7 @@ class Console:
         return format_duration(time.monotonic() - (work.started if work else self.started))
 
     def _draw_running_stages(self, space: text_layout.DrawingArea) -> str:
-        """Return the live lines: up to three for a single stage, one per stage for several."""
+        """Return the live lines: up to three for a single stage, else one for each stage."""
         rows, now = [], time.monotonic()
         for work in list(self._works.values()):
             verb = "Stopping" if self.interrupted else work.verb

@@ -76,7 +76,7 @@ def find_site_packages(python: str) -> Path:
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """An installed package; `is_file` is True if it was installed from a file or a folder."""
+    """An installed package; `is_file` is True if its source was a file or URL, not an index."""
 
     name: str
     version: str

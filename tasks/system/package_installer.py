@@ -177,7 +177,7 @@ class DigestLister:
 
 
 def _select_digests(installed: InstalledPackage, listed: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the digests of the index's compatible wheels, else of its sdist, else of any wheel."""
+    """Return the digests of an index's compatible wheels, else of its sdist, else of all wheels."""
     wheels = list(listed.get("wheels", ()))
     sdists = [listed["sdist"]] if "sdist" in listed else []
     compatible = [wheel for wheel in wheels if installed.tags & _parse_wheel_tags(wheel)]

@@ -15,7 +15,7 @@ POPEN_OPTIONS: dict[str, Any] = {"start_new_session": True}
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """Do nothing: `POPEN_OPTIONS` have put the child in a new group, and a server leaves it."""
+    """Do nothing: `POPEN_OPTIONS` put the child in its own group, and servers leave that group."""
 
 
 def end_child(child: Popen[str], grace: float) -> None:

@@ -76,7 +76,7 @@ def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 def build_host_env() -> dict[str, str]:
-    """Return the environment for a child: allowed variables of this process, English messages."""
+    """Return the environment for a child: the user's allowed variables, and English messages."""
     env = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
     # Python on Windows would write to a pipe in the machine's code page
     if _IGNORES_CASE:

@@ -258,7 +258,7 @@ def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str
 
 
 def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
-    """Print a line if a repository on this machine has a newer commit than torchyard.lock."""
+    """Print a line if `ref` of a local repository is newer than the commit in torchyard.lock."""
     is_local = git_command.is_local_url(apply_mirror(url, mirrors))
     if not locked or locked.startswith(ref) or not is_local:
         return
@@ -307,7 +307,7 @@ def _can_connect(host: str, port: int, timeout: float) -> bool:
 
 
 def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Return the submodules to update: missing, interrupted, or still at the commit of `seen`."""
+    """Return the submodules to update: missing, interrupted, or as in the old commit `seen`."""
     if not (Path(tree) / ".gitmodules").exists():
         return ()
     entries: list[str] = []

@@ -119,6 +119,6 @@ def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
 def build_lost_edits_error(
     tree: PurePath, message: str, stash: str = "stash"
 ) -> errors.LostEditsError:
-    """Return the error for a step that would lose edits; its hint is to run git with `stash`."""
+    """Return the error for a step that would lose edits; its hint has the git command `stash`."""
     hint = f"commit your changes, or run git -C {tree} {stash}; then run the same command again"
     return errors.LostEditsError(message, location=str(tree), hint=hint)

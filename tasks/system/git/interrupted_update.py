@@ -219,7 +219,7 @@ def _read_recorded_commit(tree: Path, inner: Path) -> str:
 
 
 def _remove_blocking_files(tree: Path, inner: Path) -> None:
-    """Remove untracked files that block a checkout, if they are empty or equal to the new files."""
+    """Remove untracked files that block a checkout, if they are empty or as in the new commit."""
     try:
         commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")

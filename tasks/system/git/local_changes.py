@@ -181,7 +181,7 @@ def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
 
 
 def restore_patched_files(tree: PurePath, folder: Path) -> None:
-    """Restore the files of an interrupted patch; save and report later edits."""
+    """Restore the files of an interrupted patch; copy later edits to a folder, and report it."""
     existing, backup = _read_backup_list(folder), folder / _BACKUP_FILES
     aside = files.find_free_path(folder.with_name("aside"))
     missing = [name for name in existing if existing[name] and not _is_file(backup / name)]

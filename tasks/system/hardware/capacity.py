@@ -117,7 +117,7 @@ def _split_lines(text: str, separator: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
-    """Yield version and path from /proc/self/cgroup: `4:memory:/a` is v1, `0::/b` is v2."""
+    """Yield the version and path from /proc/self/cgroup: `4:memory:/a` is v1, `0::/b` is v2."""
     for line in text.splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
@@ -127,7 +127,7 @@ def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
 
 
 def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
-    """Yield mounts from lines `31 23 0:28 ROOT POINT options … - TYPE source superoptions`."""
+    """Yield cgroup mounts from mountinfo: `31 23 0:28 ROOT POINT … - TYPE source superoptions`."""
     for line in text.splitlines():
         mount_fields, _, filesystem_fields = line.partition(" - ")
         kind, *_, options = filesystem_fields.split()

@@ -58,7 +58,7 @@ class ChosenToolset:
 
     @property
     def setup_name(self) -> str:
-        """Return a name for the toolset, without version parts that change while cl.exe stays."""
+        """Return a name for the toolset, without versions that can change for the same cl.exe."""
         release = format_major_minor(self.installation.version)
         toolset = format_major_minor(self.cl.version)
         return f"vcvarsall x64 of {self.installation.name} {release}, toolset {toolset}"
@@ -141,7 +141,7 @@ def _find_prompt_toolsets(known: tuple[VisualStudioInstallation, ...]) -> list[_
 
 
 def parse_vswhere_row(row: dict[str, object]) -> tuple[str, str, str]:
-    """Return name, displayed version (17.14.36) and folder from a vswhere row."""
+    """Return the name, displayed version (such as 17.14.36) and folder in a row of vswhere."""
     catalog = row.get("catalog")
     display_version = catalog.get("productDisplayVersion") if isinstance(catalog, dict) else ""
     version = display_version or row.get("installationVersion", "")
@@ -163,7 +163,7 @@ _VOLATILE_VARIABLES = ("__VSCMD_PREINIT_", "VSCMD_VER", "VSCMD_START_DIR", "PROM
 
 
 def parse_set_output(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables before and after the line `OUTPUT_SEPARATOR`, {} without that line."""
+    """Return the variables before and after the line `OUTPUT_SEPARATOR`; {} and {} without it."""
     lines = text.replace("\r\n", "\n").split("\n")
     if OUTPUT_SEPARATOR not in lines:
         return {}, {}

@@ -53,7 +53,7 @@ def _query_nvml(nvml: Any) -> NvidiaDriver:
 
 
 def _read_gpu(nvml: Any, index: int) -> Gpu | None:
-    """Return a GPU, None if it does not answer; a GPU that shares the system's memory has 0 MiB."""
+    """Return a GPU or, if it does not answer, None; a GPU that shares system memory has 0 MiB."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         name = _decode_text(nvml.nvmlDeviceGetName(handle))

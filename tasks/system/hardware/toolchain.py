@@ -21,7 +21,7 @@ _IDENTIFIED_TOOLS = ("toolchain.cc", "toolchain.cxx", "toolchain.nvcc", "toolcha
 
 
 def resolve_tool_identity(name: str, value: str) -> str:
-    """Return a tool's version and real path, for a `name` such as `toolchain.cxx`; else `value`."""
+    """Return the version and real path of a tool such as `toolchain.cxx`; otherwise, `value`."""
     if name == "toolchain.tree":
         return os.path.realpath(value)
     if name not in _IDENTIFIED_TOOLS:
@@ -122,7 +122,7 @@ def _list_compiler_names(limits: CompilerLimits) -> Iterator[tuple[str, str]]:
 
 
 def _inspect_compiler(name: str) -> tuple[Program, CompilerKind] | None:
-    """Return a compiler's path, version and kind; its output tells what `c++` is."""
+    """Return a compiler's path, version and kind; None if it cannot run. `c++` can be any kind."""
     path = shutil.which(name)
     text = shell.try_capture(path, "--version", what=f"ask {name} its version") if path else None
     if path is None or text is None:

@@ -67,7 +67,7 @@ _DAMAGE_ERRORS = (
 
 
 def extract_archive(archive: PurePath, dest: PurePath) -> None:
-    """Unpack a tar or zip to the new folder `dest`; on `BadArtifactError`, `dest` is missing."""
+    """Unpack a tar or zip to the new folder `dest`; a `BadArtifactError` leaves no `dest`."""
     source, target = Path(archive), Path(dest)
     if target.exists():
         raise FileExistsError(target)

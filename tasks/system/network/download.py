@@ -33,7 +33,7 @@ def download_file(
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     if not sha256:
-        part.unlink(missing_ok=True)  # old and new bytes may be of different files
+        part.unlink(missing_ok=True)  # without a digest, no check that the parts match
     _append_to_log(log, f"fetch {url}")
     _download_with_retries(url, part, sha256, log)
     files.replace_path(part, target)
@@ -71,7 +71,7 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
     def explain_retry(error: Exception) -> str:
         """Return the reason for a retry; "" if a retry cannot help.
 
-        A transfer error can change a byte. The same wrong digest twice means a wrong server file.
+        A transfer error can change a byte; two equal wrong digests mean a wrong file on the server.
         """
         if isinstance(error, _WrongDigestError):
             is_repeated = error.found in seen_digests or url.startswith("file:")

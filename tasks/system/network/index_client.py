@@ -251,7 +251,7 @@ def find_retry_reason(error: Exception) -> str:
 
 
 def _read_failure_text(error: errors.CommandFailedError) -> str:
-    """Return message and output without the client's own retries, which may have succeeded."""
+    """Return an error's message and log, without the lines about retries, which may have worked."""
     lines = error.parsed_log.lines if error.parsed_log else ()
     return "\n".join([error.message, *(line.text for line in lines)])
 
