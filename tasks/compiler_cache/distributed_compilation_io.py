@@ -1,7 +1,7 @@
 """Distribute compilations to other machines with distcc or icecream during a build.
 
-Distribution only sets environment variables, so that command lines and objects stay the same. A
-worker that cannot be used never fails the build: this machine compiles what no worker accepts.
+Distribution only sets environment variables, so that command lines and objects stay the same. An
+unusable worker does not make the build fail: this machine compiles what no worker accepts.
 """
 
 import contextlib
@@ -88,7 +88,7 @@ def find_usable_workers(
 def _check_distcc_workers(
     hosts: Sequence[Worker], program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> list[tuple[Worker, str]]:
-    """Return each worker with the reason why it cannot be used, "" if it can be used."""
+    """Return each worker with the reason why it cannot be used, which is "" for a usable worker."""
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder = Path(name)
         for source, text in _PROBE_SOURCES.items():
@@ -115,7 +115,7 @@ def _compare_worker(
     local_objects: Mapping[tuple[str, str], bytes],
     env: Mapping[str, str],
 ) -> str:
-    """Return why the objects of a worker cannot be used, "" if they equal those of this machine."""
+    """Return why a worker cannot be used; "" if its objects equal those of this machine."""
     state_folder = folder / f"distcc-{one.user}-{one.name}-{one.port}"
     state_folder.mkdir()
     worker_env = {
@@ -158,7 +158,7 @@ def _compile_probe(
 
 
 def _check_icecream(scheduler: Worker, icecc: str, compiler: str, env: Mapping[str, str]) -> str:
-    """Return why icecc cannot use its scheduler or its daemon on this machine, "" if it can."""
+    """Return why icecc cannot use its scheduler or this machine's daemon; "" if it can use both."""
     try:
         socket.create_connection((scheduler.name, scheduler.port), _PROBE_TIMEOUT).close()
     except OSError as error:
@@ -182,7 +182,7 @@ def _check_icecream(scheduler: Worker, icecc: str, compiler: str, env: Mapping[s
 
 
 _CCACHE_PREFIX = "CCACHE_PREFIX"  # makes ccache call the compiler through another program
-# By program, the variable for its log file, and the log level that counting needs
+# For each program: the variable for its log file, and the log level that counting needs
 _LOG_VARIABLES = {
     "distcc": ("DISTCC_LOG", {"DISTCC_VERBOSE": "1"}),
     "icecream": ("ICECC_LOGFILE", {"ICECC_DEBUG": "debug"}),
@@ -194,8 +194,8 @@ class CompileDistribution:
     """The distribution of the compilations in a `with` block to other machines.
 
     `env` is the environment for the compilations. `slots` is the number of jobs that other machines
-    run at once. At the end of the block, `noted` is the entry for the build's record: the number of
-    compilations on each host, {} if unknown.
+    run at once. At the end of the block, `noted` is set to the entry for the build's record, which
+    has the number of compilations on each host; {} if unknown.
     """
 
     env: Mapping[str, str]
@@ -235,7 +235,7 @@ def distribute_compilations(
     kind, cores = settings.kind, capacity.count_usable_cores()
     variables = {
         compile_workers.DISTRIBUTE_VARIABLE: program,
-        # DISTCC_HOSTS replaces the user's: unusable hosts are left out
+        # This DISTCC_HOSTS replaces the user's and has no unusable hosts
         **compile_workers.build_distcc_variables(kind, workers, cores),
         **_build_log_variables(kind, env, log_file),
     }
@@ -259,7 +259,7 @@ def distribute_compilations(
 
 
 def write_wrapper_script(path: str) -> None:
-    """Write the script that distributes compilations. Build directories may refer to it."""
+    """Write the script that distributes compilations; configured build folders may refer to it."""
     script = Path(path)
     text = script.read_text(encoding="utf-8") if script.is_file() else ""
     if text != compile_workers.DISTRIBUTE_SCRIPT:
@@ -290,7 +290,7 @@ def _find_distribution_obstacle(
 
 
 def _build_log_variables(kind: str, env: Mapping[str, str], log: Path) -> dict[str, str]:
-    """Return the variables that make distcc or icecream write a log, {} if the user sets others."""
+    """Return the variables that make distcc or icecream write a log; {} if the user set them."""
     name, level = _LOG_VARIABLES[kind]
     if user_variables := [variable for variable in (name, *level) if variable in env]:
         names = " and ".join(user_variables)

@@ -1,4 +1,4 @@
-"""Use the remote compiler cache, if a check that runs once per run finds it usable."""
+"""Use the remote compiler cache if it is usable, which is checked once in each run."""
 
 import contextlib
 import os
@@ -61,7 +61,7 @@ def open_remote_environment(
 def _split_remote_variables(
     cache: CompilerCache, url: str, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the environment without remote caches, and the variables for the remote cache."""
+    """Return `env` without remote caches, and the remote cache's variables ({} if unusable)."""
     if not cache.kind:
         return dict(env), {}
     variables = {**shell.read_remote_cache_variables(), **env}.items()
@@ -115,7 +115,7 @@ def _find_obstacle(cache: CompilerCache, url: str, env: Mapping[str, str]) -> st
 
 
 def _read_ccache_features(cache: CompilerCache) -> str:
-    """Return the features of this ccache, such as "file-storage http-storage", "" if unknown."""
+    """Return the features of this ccache, such as "file-storage http-storage"; "" if unknown."""
     output = ""
     command = Command((cache.path, "--version"), shell.build_host_env(), "query ccache")
     with contextlib.suppress(CommandFailedError, MissingToolError):
@@ -125,7 +125,7 @@ def _read_ccache_features(cache: CompilerCache) -> str:
 
 
 def _probe_server(url: str) -> str:
-    """Return why the server cannot be used, "" if it answers or the URL is a bucket."""
+    """Return why the server cannot be used; "" if it answers or if the URL is a bucket."""
     address = cache_urls.parse_cache_address(url)
     if address is None:
         return ""
@@ -149,7 +149,7 @@ def _probe_server(url: str) -> str:
 
 
 def _ping_redis(line: socket.socket, account: cache_urls.CacheAccount) -> str:
-    """Return the error of a redis PING, "" if it succeeds."""
+    """Return the error of a redis PING; "" if the server answers."""
     credentials = [word for word in (account.user, account.password) if word]
     for words in (["AUTH", *credentials] if credentials else [], ["PING"]):
         if words:
@@ -163,7 +163,7 @@ def _ping_redis(line: socket.socket, account: cache_urls.CacheAccount) -> str:
 
 
 def _check_sccache_server(cache: CompilerCache, env: Mapping[str, str]) -> str:
-    """Return why sccache's server does not use the remote cache, "" if it does."""
+    """Return why sccache's server does not use the remote cache; "" if the server uses it."""
     start_command = Command((cache.path, "--start-server"), env, "sccache's server", serves=True)
     try:
         shell.capture_output(start_command)

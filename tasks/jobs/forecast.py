@@ -16,7 +16,7 @@ _STARTED_SHARE = 0.03  # share of the work after which the speed is meaningful
 
 
 class Forecast:
-    """The remaining time of a build; `costs` maps outputs to their seconds in earlier builds."""
+    """The remaining time of the outputs `planned`; `costs` are seconds by output in old builds."""
 
     def __init__(self, planned: Iterable[str], costs: Mapping[str, float]) -> None:
         costs_by_kind: defaultdict[str, list[float]] = defaultdict(list)
@@ -35,7 +35,7 @@ class Forecast:
         self._began: float | None = None
 
     def finish_step(self, line: str, now: float) -> None:
-        """Record the output in a line of Ninja; `now` is in seconds of a monotonic clock."""
+        """Record that the output in a line of Ninja is finished; `now` is in monotonic seconds."""
         cost = self._remaining.pop(find_step_output(line), None)
         if cost is None:
             return
@@ -44,7 +44,7 @@ class Forecast:
         self._done += cost
 
     def estimate_remaining(self, now: float) -> float | None:
-        """Return the remaining seconds, None if too little is recorded or finished."""
+        """Return the remaining seconds; None if too few outputs are recorded or finished."""
         if self._began is None or not self._known or self._done < _STARTED_SHARE * self._total:
             return None
         elapsed = now - self._began

@@ -1,8 +1,8 @@
 """Decide from the available memory how many jobs may run at once and which are paused.
 
-Each running job has a memory forecast: its peak in the last build, otherwise the 90 % quantile of
-its kind, and a multiple of its peak so far once it has exceeded that. The memory that remains after
-a margin and the possible overshoot of the largest job without a record is free for new jobs:
+Each running job has a memory forecast: its peak in the last build, or the 90 % quantile of its kind
+if that is unknown, or a multiple of its peak so far if it has exceeded those. The memory that
+remains after a margin and the overshoot of the largest job without a record is free:
 
     free = available − margin − overshoot − Σ (forecast − resident)
     jobs = running + idle + ⌊(free − idle × typical) / typical⌋

@@ -1,4 +1,4 @@
-"""Inspect and pause processes, with /proc on Linux, because it is faster, otherwise with psutil."""
+"""Inspect and pause processes: on Linux with /proc, which is faster, elsewhere with psutil."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ def list_pids() -> set[int]:
 
 
 def find_parent_pid(pid: int) -> int:
-    """Return the process id of the parent, 0 if the process or its parent has ended."""
+    """Return the process id of the parent; 0 if the process or its parent has ended."""
     if HAS_PROC:
         fields = _read_proc_file(pid, "stat").rpartition(b")")[2].split()
         return int(fields[1]) if fields else 0
@@ -40,7 +40,7 @@ def find_parent_pid(pid: int) -> int:
 
 
 def read_program_name(pid: int) -> str:
-    """Return the file name of the executable without ".exe"; for a script, the interpreter's."""
+    """Return the executable's file name without ".exe"; for a script, that of the interpreter."""
     if HAS_PROC:
         with contextlib.suppress(OSError):
             return PurePath(os.readlink(f"/proc/{pid}/exe")).name  # noqa: PTH115 - ten times faster
@@ -65,7 +65,7 @@ def read_arguments(pid: int) -> tuple[str, ...]:
 
 
 def read_variable(pid: int, name: str) -> str:
-    """Return the value of an environment variable of a process, "" if it is not set."""
+    """Return the value of an environment variable of a process; "" if it is not set."""
     if HAS_PROC:
         entries = os.fsdecode(_read_proc_file(pid, "environ")).split("\0")
         values = (entry.partition("=")[2] for entry in entries if entry.startswith(f"{name}="))
@@ -108,7 +108,7 @@ def _has_pending_stop_signal(pid: int) -> bool:
 
 
 def _read_proc_file(pid: int, name: str) -> bytes:
-    """Return the content of /proc/PID/NAME, b"" if it cannot be read."""
+    """Return the content of /proc/PID/NAME; b"" if it cannot be read."""
     with contextlib.suppress(OSError):
         file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -138,7 +138,7 @@ class PausedJobs:
         self._possible = HAS_PROC
 
     def set_paused_jobs(self, jobs: frozenset[int], now: float) -> None:
-        """Pause exactly these jobs and resume all others, also those that a signal is to end."""
+        """Pause these jobs, except those that a pending signal will end; resume all others."""
         self._ending.update(filter(_has_pending_stop_signal, self.since))
         pids = set(filter(_is_group_leader, jobs - self._ending)) if self._possible else set()
         for pid in self.since.keys() - pids:
@@ -161,7 +161,7 @@ class PausedJobs:
             process_group.end_group(watch)
 
     def _notify_watchdog(self, pids: set[int]) -> bool:
-        """Name the jobs to pause to the watchdog, which resumes them if this process is killed."""
+        """Send the jobs to pause to the watchdog, which resumes them if this process is killed."""
         try:
             if not self._watch:
                 argv = ("/bin/sh", "-c", _WATCHDOG_SCRIPT)

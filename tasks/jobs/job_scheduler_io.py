@@ -34,7 +34,7 @@ _DISK_FULL_HINT = (
 def resolve_fixed_jobs(
     limit: int | None, folder: PurePath, ninja: str, deps: DepsManifest, launchers: Iterable[str]
 ) -> int | None:
-    """Return a fixed number of jobs for the program `ninja`, None if the jobserver can be used.
+    """Return a fixed number of jobs for the program `ninja`; None if the jobserver can be used.
 
     The number is what memory allows now, at most `limit`. It is needed if `ninja` or `folder` does
     not support a jobserver, or if sccache is one of the `launchers`: the compilers are then
@@ -78,7 +78,7 @@ class JobScheduler:
     used_jobserver: bool = False  # whether the last attempt ran a job under the jobserver
     allowed: int = 0
     attempts: int = 0
-    tried_again: bool = False  # same number of jobs, after a kill without memory shortage
+    tried_again: bool = False  # same jobs, after a kill although memory was not short
     killed: tuple[str, ...] = ()
     peaks: dict[str, int] = field(default_factory=dict)
     progress_monitor: ProgressMonitor = field(default_factory=ProgressMonitor)

@@ -35,8 +35,8 @@ class Jobserver:
     """A build's part in the jobserver: it samples the jobs and, as governor, adjusts the tokens.
 
     A token is free, used by a job, or withheld by the governor, the build with the leader lock.
-    `in_use`, `peak_jobs` and `at_work` are of all builds; `peaks`, the peak MiB by output, is of
-    this run and set at the end.
+    `at_work` are the running jobs of all builds, `in_use` is their number and `peak_jobs` its
+    maximum. `peaks` is set at the end and maps the outputs of this run to their peak MiB.
     """
 
     tokens: JobTokens
@@ -160,7 +160,7 @@ class Jobserver:
         if len(self._audit_counts) < _AUDIT_SAMPLES:
             return
         lost, excess = (min(counts) for counts in zip(*self._audit_counts, strict=True))
-        if lost > 0:  # with a killed build: count them as withheld, so that they can be released
+        if lost > 0:  # lost with a killed build: count them as withheld, to release them later
             self._withheld += lost
         elif excess > 0:
             withheld = min(excess, self._withheld)

@@ -30,7 +30,7 @@ class NinjaDryRun:
 
 
 def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRun | None:
-    """Return the steps that Ninja would run for `target`, None if the dry run fails."""
+    """Return the steps that Ninja would run for `target`; None if the dry run fails."""
     argv, purpose = (ninja, "-C", str(folder), "-n", target), "list Ninja's steps"
     try:
         command = Command(argv, shell.build_host_env(), purpose, cwd=Path(folder))
@@ -47,7 +47,7 @@ def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRu
 
 @dataclass
 class EdgeTimes:
-    """The ends, failures and starts of edges by output, in seconds of the monotonic clock."""
+    """The times when edges finished, failed and started, by output, in monotonic seconds."""
 
     finished: dict[str, float] = field(default_factory=dict)
     failed: dict[str, float] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class EdgeTimes:
             self.failed[output] = time.monotonic()
 
     def record_running_jobs(self, at_work: Iterable[Job]) -> None:
-        """Record the start times of the jobs in one sample."""
+        """Record the start times of the jobs in one sample of the jobserver."""
         now = time.monotonic()
         self.since.update({job.output: now - job.age for job in at_work if job.output})
 

@@ -49,13 +49,13 @@ def decide_retry(attempt: KilledAttempt) -> RetryDecision:
 
 
 def find_killed_outputs(failures: Sequence[Failure], log: ParsedLog) -> tuple[str, ...]:
-    """Return the outputs whose compilers ran out of memory, "?" for an unknown output."""
+    """Return the outputs whose compilers ran out of memory; "?" stands for an unknown output."""
     lines = log.find_lines(failures, MEMORY_SLUGS.values())
     return tuple(dict.fromkeys(line.unit if line.failed else "?" for line in lines))
 
 
 def has_memory_message(failures: Sequence[Failure], log: ParsedLog) -> bool:
-    """Return True if a compiler reported that memory ran out; a killed compiler cannot."""
+    """Return True if a compiler reported that memory ran out; a killed compiler reports nothing."""
     lines = log.find_lines(failures, MEMORY_SLUGS.values())
     return any(not _BY_SIGNAL.search(line.text) for line in lines)
 

@@ -13,13 +13,13 @@ import termios
 from collections.abc import Iterator
 from pathlib import Path
 
-assert sys.platform != "win32"  # noqa: S101 - so mypy skips the rest there
+assert sys.platform != "win32"  # noqa: S101 - so that mypy skips the rest on Windows
 
 _TOKEN_BYTE = b"+"  # GNU make writes the same byte; Ninja returns the byte that it read
 
 
 class TokenPipe:
-    """The free tokens, in a named pipe."""
+    """The free tokens of the jobserver, which are bytes in a named pipe."""
 
     def __init__(self, path: Path) -> None:
         self.auth = f"fifo:{path}"
@@ -87,7 +87,7 @@ class FileLeaderLock:
 
 @contextlib.contextmanager
 def open_tokens(folder: Path) -> Iterator[tuple[TokenPipe, FileLeaderLock]]:
-    """Join the builds of `folder`; without other builds, begin with an empty pipe."""
+    """Open the tokens and the leader lock of `folder`; the first build begins without tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         lock = _open_lock_file(folder / "pool.lock")
@@ -95,7 +95,7 @@ def open_tokens(folder: Path) -> Iterator[tuple[TokenPipe, FileLeaderLock]]:
         path = folder / "tokens"
         if _try_lock(lock):
             path.unlink(missing_ok=True)
-        # Another build may remove the pipe until this lock is held: create the pipe after it
+        # Until this lock is held, another build may remove the pipe: create the pipe only then
         fcntl.flock(lock, fcntl.LOCK_SH)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(path, 0o600)

@@ -17,7 +17,7 @@ from tasks.system.output import bind_current_context, show_progress
 
 @dataclass(frozen=True)
 class ProgressMonitor:
-    """The sources of a build's activity: hit rate of the compiler cache, seconds of each output."""
+    """Functions for a build's activity: `hit_rate` of the cache, and seconds (`took`) by output."""
 
     hit_rate: Callable[[], float | None] = lambda: None
     took: Callable[[], Mapping[str, float]] = dict
@@ -64,7 +64,7 @@ def report_build_progress(
 
 @dataclass
 class _ProgressReporter:
-    """The progress display of one command; `lock` protects the state from two threads.
+    """The progress display of one command; `lock` protects it, as two threads use it.
 
     While Ninja counts steps, the display shows only Ninja's lines and no compiler output. A line of
     CMake, which begins with `--`, means that Ninja has ended, even before its last step.

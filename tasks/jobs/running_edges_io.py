@@ -22,7 +22,7 @@ _COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # programs of GCC and clang
 class JobsSnapshot:
     """The jobs at one moment, with the bounds `least` and `most` of the tokens that they hold.
 
-    Each Ninja may run one job without a token, and all its jobs until it has opened the jobserver.
+    Each Ninja may run one job without a token. Before it opens the jobserver, its jobs hold none.
     `unsure` is True if a make is running, which may hold more tokens.
     """
 
@@ -48,8 +48,9 @@ class _RunningEdge:
 class RunningEdges:
     """The running edges of all builds that use one jobserver, updated by each sample.
 
-    Each child of a Ninja is an edge, with all its descendants. `peaks` has the peak MiB by output
-    of finished local edges of this run, `shown` those by kind of all edges in ascending order.
+    Each child process of a Ninja is an edge, together with its descendants. `peaks` maps the output
+    of each finished local edge of this run to its peak MiB. `shown` maps each kind of job to the
+    peaks (MiB) of all edges that were expected or have finished, in ascending order.
     """
 
     def __init__(self, auth: str, expected: Mapping[str, int]) -> None:
@@ -118,7 +119,7 @@ class RunningEdges:
         self._inspect_process(pid, now)
 
     def _inspect_process(self, pid: int, now: float) -> None:
-        """Read program and command line of a process; both are the parent's until exec."""
+        """Read the program and command line of a process; before exec, both are the parent's."""
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
             command = " ".join(processes.read_arguments(pid))
@@ -161,7 +162,7 @@ class RunningEdges:
         return flag in processes.read_variable(pid, "MAKEFLAGS").split()
 
     def _add_ninja(self, ninja: int, now: float) -> None:
-        """Add a Ninja, and assign again the children that it started before it was recognized."""
+        """Add a Ninja, and reassign the children that it started before it was recognized."""
         self._ninjas[ninja] = processes.read_variable(ninja, process_group.RUN_VARIABLE)
         if processes.read_variable(ninja, DISTRIBUTE_VARIABLE):
             self._sending.add(ninja)
@@ -173,7 +174,7 @@ class RunningEdges:
             self._assign_to_edge(pid, now)
 
     def _forget_process(self, pid: int) -> None:
-        """Remove an ended process; with an edge's first process, also end the edge."""
+        """Remove an ended process; if it was the first process of an edge, also end the edge."""
         self._known.pop(pid, None)
         self._ninjas.pop(pid, None)
         for pids in (self._joined, self._sending, self._makes):

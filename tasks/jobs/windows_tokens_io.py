@@ -1,4 +1,4 @@
-"""Keep the jobserver's tokens in a semaphore, elect the governor by a named event. Windows only.
+"""Keep the jobserver's tokens in a semaphore; elect the governor with a named event. Windows only.
 
 Both names come from the jobserver's folder. The objects exist in one logon session, until the last
 process that has them open ends; the first build creates a semaphore without tokens. A build cannot
@@ -38,7 +38,7 @@ _query_semaphore = windows_kernel.declare_native_function(
 
 
 class TokenSemaphore:
-    """The free tokens, as the count of a semaphore; `auth` is the semaphore's name."""
+    """The free tokens of the jobserver: the count of a semaphore, whose name is `auth`."""
 
     def __init__(self, name: str) -> None:
         self.auth = name
@@ -121,7 +121,7 @@ class EventLeaderLock:
 
 @contextlib.contextmanager
 def open_tokens(folder: Path) -> Iterator[tuple[TokenSemaphore, EventLeaderLock]]:
-    """Join the builds of `folder`; without other builds, begin with no tokens."""
+    """Open the tokens and the leader lock of `folder`; the first build begins without tokens."""
     name = compute_semaphore_name(folder)
     try:
         semaphore = TokenSemaphore(name)
@@ -137,6 +137,6 @@ def open_tokens(folder: Path) -> Iterator[tuple[TokenSemaphore, EventLeaderLock]
 
 
 def compute_semaphore_name(folder: Path) -> str:
-    """Return the name of the semaphore of the jobserver in `folder`."""
+    """Return the semaphore's name for the jobserver in `folder`."""
     path = os.path.normcase(folder.resolve())
     return f"torchyard-{hashlib.sha256(path.encode()).hexdigest()[:16]}"

@@ -29,7 +29,7 @@ _VERB_COLUMNS = 12
 
 @dataclass
 class _RunningStage:
-    """A running stage with its latest output; `updated` is the time of that output."""
+    """A running stage. `text` is its latest output, `updated` the monotonic time of that output."""
 
     verb: str
     subject: str
@@ -75,7 +75,7 @@ class Console:
             self.print_warning(warning)
 
     def begin_stage(self, stage: Stage, reason: str) -> None:
-        """Show that a stage starts, with the reason."""
+        """Show that a stage starts, and why it has to run."""
         from tasks.core.ninja_progress import ProgressThrottle  # noqa: PLC0415 - only if a stage runs
 
         self.ran += 1
@@ -132,14 +132,14 @@ class Console:
                 self._write_status_line(work.verb, f"{work.subject} {elapsed}: {progress}")
 
     def report_failure(self, name: str, message: str, verb: str = "Failed") -> None:
-        """Print that a stage failed or that the run could not start, with its message."""
+        """Print that the stage `name` failed or the run could not start, then print `message`."""
         self.failed = True
         self._remove_running_stage(name)
         self._write_status_line(verb, name, style="1;31")
         self.screen.write_lines(self._wrap_text(message.rstrip()))
 
     def print_summary(self) -> None:
-        """Print the last line of a run."""
+        """Print the last line of a run: its outcome and its duration."""
         self._works.clear()
         self.screen.stop_live_lines()
         elapsed = format_duration(time.monotonic() - self.started)
@@ -160,7 +160,7 @@ class Console:
         return self._works.get(name)
 
     def _complete_line(self, text: str) -> str:
-        """Add the profile to the commands in `text`, and the stage's name if several stages run."""
+        """Return `text` with the profile in its commands; if several stages run, name the stage."""
         text = add_profile_argument(text, self.profile) if self.profile else text
         work = self._find_current_stage() if len(self._works) > 1 else None
         return f"{work.subject.rpartition(':')[2]}: {text}" if work else text

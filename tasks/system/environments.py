@@ -48,7 +48,7 @@ def find_venv_python(venv: PurePath) -> Path:
 
 
 def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
-    """Create a venv with pip from the interpreter `base`."""
+    """Create a venv with pip from the interpreter `base`, by uv or, if `uv` is None, by `base`."""
     argv = build_venv_argv(venv, base, uv)
     try:
         index_client.run_index_client(argv, "create the build environment", log)  # uv fetches pip
@@ -60,7 +60,7 @@ def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> Non
 
 
 def build_venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...]:
-    """Return the command that creates a venv."""
+    """Return the command of uv, or of the interpreter `base` if `uv` is None, to create a venv."""
     if not uv:
         return (base, "-m", "venv", str(venv))
     options = ("--seed", "--allow-existing", "--no-python-downloads")
@@ -76,7 +76,7 @@ def find_site_packages(python: str) -> Path:
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """An installed package; `is_file` is True if it was installed from a file or a folder."""
+    """An installed package; `is_file` is True if its source was a file or URL, not an index."""
 
     name: str
     version: str
@@ -127,7 +127,7 @@ def _read_package(item: importlib.metadata.Distribution) -> InstalledPackage:
 def resolve_required_names(
     roots: Iterable[str], installed: Mapping[str, InstalledPackage]
 ) -> set[str]:
-    """Return the installed packages among `roots` and their indirect requirements, with extras."""
+    """Return the names of the requirements `roots` and of all that they require, if installed."""
     pending, visited = list(parse_requirements(roots)), set[tuple[str, frozenset[str]]]()
     while pending:
         requirement = pending.pop()
@@ -152,7 +152,7 @@ _MISSING_DRIVER = re.compile(
 
 @dataclass(frozen=True)
 class ImportResult:
-    """The output `lines` of an import, and on failure, the exception and the failed command."""
+    """The output `lines` of an import; after a failure, `problem` is the text of the exception."""
 
     lines: tuple[str, ...]
     problem: str = ""
@@ -166,7 +166,7 @@ class ImportResult:
 
 def try_import(python: str, code: str, command: Command) -> ImportResult:
     """Run `code`, which imports modules, in the environment, folder and log of `command`."""
-    # Modules in the working folder would shadow installed packages
+    # In the folder of `command`, no module may have the name of an installed package
     argv = (python, "-X", "faulthandler", "-c", code)
     lines: list[str] = []
     try:

@@ -1,4 +1,4 @@
-"""Write files atomically, and mark (CACHEDIR.TAG), lock and remove managed folders."""
+"""Write files atomically; lock and remove managed folders, which contain a CACHEDIR.TAG."""
 
 import contextlib
 import hashlib
@@ -72,18 +72,18 @@ def has_content(path: Path) -> bool:
 
 
 def find_free_path(folder: Path, prefix: str = "") -> Path:
-    """Return the first path of `prefix`1, `prefix`2, … in the folder that does not exist."""
+    """Return the first path in `folder` that does not exist: `prefix`1, `prefix`2 and so on."""
     paths = (folder / f"{prefix}{number}" for number in itertools.count(1))
     return next(path for path in paths if not path.exists())
 
 
 def require_minimum_space(folder: PurePath, what: str) -> None:
-    """Raise `NoSpaceError` if too little disk space is left to even start a build."""
+    """Raise `NoSpaceError`, with the subject `what`, if a build cannot even start on this disk."""
     require_disk_space(folder, STARTED_BUILD_MIB[0], f"{what}, at the very least,")
 
 
 def require_disk_space(folder: PurePath, needed_mib: int, what: str, where: str = "") -> None:
-    """Raise `NoSpaceError` (location: `where`) if the folder's disk has too little free space."""
+    """Raise `NoSpaceError`, located at `where` or `folder`, if the folder's disk is too full."""
     free = shutil.disk_usage(find_existing_ancestor(folder)).free // 2**20
     if free < needed_mib:
         hint = "free some disk space there" if where else _SPACE_HINT
@@ -122,7 +122,7 @@ def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> Non
 
 
 def replace_path(source: Path, target: Path) -> None:
-    """Rename `source` over `target`; on Windows, retry, since a virus scanner may open a file."""
+    """Replace `target` with `source`; on Windows, retry, because a virus scanner may use a file."""
     for pause in _RENAME_PAUSES if sys.platform == "win32" else ():
         with contextlib.suppress(PermissionError):
             source.replace(target)
@@ -166,7 +166,7 @@ def write_user_file(path: PurePath, text: str) -> None:
 
 
 def create_owned_folder(folder: PurePath) -> Path:
-    """Create `folder` with a CACHEDIR.TAG; raise `NotOwnedError` if it has other content."""
+    """Create `folder` with a CACHEDIR.TAG; raise `NotOwnedError` if it has content of the user."""
     path, where = Path(folder), str(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -200,7 +200,7 @@ def is_marked(folder: PurePath) -> bool:
 
 
 def is_owned(path: PurePath) -> bool:
-    """Return True if the real path or a parent folder has the CACHEDIR.TAG of torchyard."""
+    """Return True if the path (links resolved) or a parent folder has torchyard's CACHEDIR.TAG."""
     real = Path(path).resolve()
     return any(map(is_marked, (real, *real.parents)))
 
@@ -221,7 +221,7 @@ def remove_owned(path: PurePath) -> None:
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
-    """Empty a folder, beginning with the entries `first`; keep its tag, lock and `but`."""
+    """Empty a folder, deleting the entries `first` first; keep its CACHEDIR.TAG, lock and `but`."""
     path = Path(folder)
     if not is_marked(path):
         message = "torchyard did not create this folder, so it will not delete its contents"
@@ -248,7 +248,7 @@ def read_artifact(path: PurePath) -> Artifact:
 @contextmanager
 def lock_folder(folder: PurePath) -> Iterator[None]:
     """Lock a folder during the block; raise `BusyError` if another run has locked it."""
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - only where something is done
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - only to lock a folder
 
     holder = Path(folder) / _HOLDER_FILE
     holder.parent.mkdir(parents=True, exist_ok=True)
@@ -263,7 +263,7 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
         raise BusyError(message, location=str(folder), hint=hint) from error
     try:
         _end_killed_run(read_lock_holder(folder), folder)
-        # Only now replace the id in this file: it identified the processes of the killed run
+        # Replace the id in this file only now: so far it identified the processes of a killed run
         write_atomic(holder, process_group.RUN_ID)
         try:
             yield
@@ -274,7 +274,7 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
 
 
 def read_lock_holder(folder: PurePath) -> str:
-    """Return the id of the run that holds the lock, or was killed holding it; "" if none."""
+    """Return the id of the run that holds the lock or was killed before its release; "" if none."""
     holder = Path(folder) / _HOLDER_FILE
     return holder.read_text(encoding="utf-8") if holder.exists() else ""
 

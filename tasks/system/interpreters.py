@@ -34,7 +34,7 @@ def find_interpreter(requested: str) -> Interpreter:
 
 
 def read_interpreter(requested: str) -> Interpreter:
-    """Return the requested Python without starting it; an unknown version is that of doit."""
+    """Return the requested Python without starting it; if its version is unknown, take doit's."""
     running_version = ".".join(map(str, sys.version_info[:3]))
     if requested == "auto":
         path, version = Path(_find_base_python()), running_version
@@ -80,7 +80,7 @@ def _build_python_error(requested: str) -> SettingsError:
 
 
 def _resolve_python_path(requested: str) -> str:
-    """Return the path of a Python given by a path or a command name."""
+    """Return the path of a Python that is given as a path or as a command name."""
     path = Path(requested).expanduser()
     if path.name != requested:  # "./python" must not find another python on PATH
         path = path.absolute()
@@ -108,7 +108,7 @@ def _find_python(requested: str) -> str:
 
 
 def find_torch(folders: list[Path]) -> InstalledTorch | None:
-    """Return the first torch in `folders`, read from its version.py; None if none has a torch."""
+    """Return the first torch in `folders`, read from its version.py; None if there is no torch."""
     files = (folder / "torch" / "version.py" for folder in folders)
     if not (version_file := next(filter(Path.is_file, files), None)):
         return None

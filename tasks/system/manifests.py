@@ -30,7 +30,7 @@ def remove_manifests(*paths: PurePath) -> None:
 
 
 def read_manifest(path: PurePath, kind: type[T]) -> T:
-    """Return the outputs in a manifest; raise `TorchyardError` if it is missing or not a `kind`."""
+    """Return a manifest's outputs as a `kind`; raise `TorchyardError` if missing or invalid."""
     try:
         return parse_json(Path(path).read_bytes(), kind)
     except (FileNotFoundError, ValueError) as error:
@@ -42,7 +42,7 @@ def read_manifest(path: PurePath, kind: type[T]) -> T:
 
 
 def find_manifest(path: PurePath, kind: type[T]) -> T | None:
-    """Return the outputs in a manifest, or None if it is missing or not a `kind`."""
+    """Return a manifest's outputs as a `kind`, or None if the manifest is missing or invalid."""
     try:
         return read_manifest(path, kind)
     except TorchyardError:
@@ -64,5 +64,5 @@ def _build_adapter(kind: Any) -> Any:
 
 
 def build_record_path(path: PurePath) -> PurePath:
-    """Return the path of the record of a manifest: wheel.record.json for wheel.json."""
+    """Return the path of a manifest's record, such as wheel.record.json for wheel.json."""
     return path.with_suffix(".record.json")

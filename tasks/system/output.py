@@ -1,6 +1,6 @@
 """Print lines, warnings and progress to the current listener, by default standard output.
 
-Passwords in URLs are removed. Each line belongs to a stage, since several stages can run at once.
+Passwords in URLs are removed. Because several stages can run at once, each line belongs to a stage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Install packages into a Python environment with uv (a dependency), or pip if uv cannot run."""
+"""Install packages into a Python environment with uv, or with pip if uv cannot run."""
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ class DownloadRequest:
 
 @dataclass(frozen=True)
 class InstallOptions:
-    """Constraints ("name==1.2"), an extra index ("" for none), requirement files, other options."""
+    """Options of an install: constraints ("name==1.2"), an extra index or "", requirement files."""
 
     constraints: tuple[str, ...] = ()
     index: str = ""
@@ -65,7 +65,7 @@ class InstallOptions:
 
 @dataclass(frozen=True)
 class PackageInstaller:
-    """An installer for one interpreter, into its site-packages or the folder `target`."""
+    """An installer of packages for `python`, into `target` if set; pip is used if `uv` is None."""
 
     python: str
     uv: str | None
@@ -75,7 +75,7 @@ class PackageInstaller:
     def install_requirements(
         self, requirements: Sequence[str], extra: InstallOptions = InstallOptions(), what: str = ""
     ) -> None:
-        """Install requirements: names, or paths of wheels. Installed packages are kept."""
+        """Install requirements (names or paths of wheels); keep the packages that are installed."""
         if extra.constraints:
             text = "".join(f"{pin}\n" for pin in extra.constraints)
             files.write_atomic(self.log.with_name("constraints.txt"), text)
@@ -84,7 +84,7 @@ class PackageInstaller:
         index_client.run_index_client(argv, what, self.log)
 
     def install_locked(self, locked: LockedPackages, index: str = "") -> None:
-        """Install the locked packages; raise `BadArtifactError` if a file has another digest."""
+        """Install the locked packages; raise `BadArtifactError` if a file's digest differs."""
         if not locked:
             return
         requirements_file = self.log.with_name(f"{PurePath(self.log).stem}-locked.txt")
@@ -96,7 +96,7 @@ class PackageInstaller:
     def build_install_argv(
         self, requirements: Sequence[str], extra: InstallOptions = InstallOptions()
     ) -> tuple[str, ...]:
-        """Return the install command of uv or pip; a folder as index becomes `--find-links`."""
+        """Return the install command of uv or pip; an index folder becomes `--find-links`."""
         pip = (self.python, "-m", "pip", "install", "--disable-pip-version-check")
         uv = (self.uv or "uv", "pip", "install", "--python", self.python, "--no-progress")
         return (
@@ -128,7 +128,7 @@ def format_hashed_requirements(locked: LockedPackages) -> str:
 
 
 def download_distribution(job: DownloadRequest) -> Path:
-    """Download a wheel or sdist, without its requirements and without running its code."""
+    """Download a wheel or sdist without its requirements, run none of its code; return the path."""
     files.remove_owned(job.landing)
     files.create_owned_folder(job.landing)
     index_client.run_index_client(build_download_argv(job), f"fetch {job.requirement}", job.log)
@@ -136,7 +136,7 @@ def download_distribution(job: DownloadRequest) -> Path:
 
 
 def build_download_argv(job: DownloadRequest) -> tuple[str, ...]:
-    """Return the `pip download` command; a folder as index becomes `--find-links`."""
+    """Return the `pip download` command; an index folder becomes `--find-links`."""
     form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
     pip = ("-c", _PIP_WITHOUT_SETUP) if job.sdist else ("-m", "pip")
     argv = (job.python, *pip, "download", "--no-deps", *form, "--progress-bar", "off")
@@ -146,7 +146,7 @@ def build_download_argv(job: DownloadRequest) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class DigestLister:
-    """A reader of package digests in an index; it runs uv with temporary files in `folder`."""
+    """A reader of the package digests in an index; `folder` is for the temporary files of uv."""
 
     uv: str | None
     python: str
@@ -177,7 +177,7 @@ class DigestLister:
 
 
 def _select_digests(installed: InstalledPackage, listed: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the digests of the index's compatible wheels, else of its sdist, else of any wheel."""
+    """Return the digests of an index's compatible wheels, else of its sdist, else of all wheels."""
     wheels = list(listed.get("wheels", ()))
     sdists = [listed["sdist"]] if "sdist" in listed else []
     compatible = [wheel for wheel in wheels if installed.tags & _parse_wheel_tags(wheel)]

@@ -1,4 +1,4 @@
-"""End a POSIX process group by SIGINT, SIGTERM and SIGKILL; after a failure, also its session."""
+"""End a POSIX process group with SIGINT, SIGTERM and SIGKILL; after a failure, also its session."""
 
 import contextlib
 import os
@@ -81,7 +81,7 @@ def _signal_session(leader: int, number: int) -> list[int]:
 
 
 def _find_live_processes(leader: int, leader_of: Callable[[int], int]) -> list[int]:
-    """Return the ids of processes whose group or session has this leader; zombies do not count."""
+    """Return the ids of the processes, except zombies, for which `leader_of` returns `leader`."""
     import psutil  # noqa: PLC0415 - only if a child left processes behind
 
     pids = []

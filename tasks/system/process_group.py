@@ -25,7 +25,7 @@ _live_children: set[subprocess.Popen[str]] = set()
 def start_child(
     argv: Sequence[str], *, serves: bool = False, **options: Any
 ) -> subprocess.Popen[str]:
-    """Start a child in a new group; with `serves`, its server processes outlive `end_group`."""
+    """Start a child in a new process group; if `serves`, its servers survive `end_group`."""
     child: subprocess.Popen[str] = subprocess.Popen(argv, **group.POPEN_OPTIONS, **options)
     _live_children.add(child)
     try:

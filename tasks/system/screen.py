@@ -21,7 +21,7 @@ _MIN_COLUMNS = 40
 
 
 def read_terminal_width(most: int = PROSE_COLUMNS, piped: int = PROSE_COLUMNS) -> int:
-    """Return COLUMNS, else the terminal's width, at most `most`; in a pipe, return `piped`."""
+    """Return the columns for text: COLUMNS or the terminal's, at most `most`; `piped` in a pipe."""
     columns = shutil.get_terminal_size((piped, 24)).columns
     return max(min(columns, max(most, piped)), _MIN_COLUMNS)
 
@@ -35,7 +35,7 @@ def colour_text(text: str, style: str, out: TextIO | None = None) -> str:
 
 
 def is_live(out: TextIO) -> bool:
-    """Return True if `out` is a terminal that can redraw lines, and this is not CI."""
+    """Return True if `out` is a terminal that can redraw lines; False in CI."""
     return out.isatty() and "CI" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
@@ -77,14 +77,14 @@ def format_for_stderr(text: str, before: int = 0) -> str:
 
 DrawFunction = Callable[[text_layout.DrawingArea], str]  # returns lines that fit the area
 _REDRAW_INTERVAL = 1.0  # seconds
-_COLOURED_COLUMNS = 12  # at the start of a live line
+_COLOURED_COLUMNS = 12  # columns at the start of a live line that are coloured
 _ECHO_COLUMNS = len("^C")  # space for the ^C that a terminal echoes after a line
 _ASCII_FALLBACKS = {"…": "...", "→": "->", "–": "-", "—": "-", "×": "x"}
 _ASCII_FALLBACKS |= {"“": '"', "”": '"', "’": "'"}
 
 
 def _replace_unencodable(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Return a substitute for a character that the encoding lacks, or an undecodable byte as is."""
+    """Return a substitute for an unencodable character or its original byte, and the next index."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     sign, end = error.object[error.start], error.start + 1
@@ -102,7 +102,7 @@ def configure_stream(stream: TextIO) -> None:
 
 
 class Screen:
-    """An output stream of permanent lines; on a terminal (`live`), with live lines below."""
+    """An output stream with permanent lines and, on a terminal (`live`), live lines below them."""
 
     def __init__(self, out: TextIO) -> None:
         self.out = out
@@ -191,7 +191,7 @@ class Screen:
             self._shown = ()
 
     def read_terminal_size(self) -> tuple[int, int]:
-        """Return the terminal's current columns and rows; COLUMNS may be from before a resize."""
+        """Return the terminal's current columns and rows; a resize does not update COLUMNS."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(self.out.fileno())
             if size.columns:

@@ -76,7 +76,7 @@ def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 def build_host_env() -> dict[str, str]:
-    """Return the environment for a child: allowed variables of this process, English messages."""
+    """Return the environment for a child: the user's allowed variables, and English messages."""
     env = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
     # Python on Windows would write to a pipe in the machine's code page
     if _IGNORES_CASE:
@@ -110,7 +110,7 @@ def build_installer_env() -> dict[str, str]:
 
 
 def read_remote_cache_variables() -> dict[str, str]:
-    """Return the host's variables with the address and login of a remote compiler cache."""
+    """Return the user's variables with the address and login of a remote compiler cache."""
     return _select_variables(REMOTE_CACHE_VARIABLES)
 
 
@@ -151,7 +151,7 @@ def run_command(
 
 
 def capture_output(command: Command) -> str:
-    """Return the standard output of a short command; a failure also shows standard error."""
+    """Return the standard output of a short command; an error also contains standard error."""
     out: list[str] = []
     err: list[str] = []
     if code := _run_and_wait(command, out.append, err.append):
@@ -163,7 +163,7 @@ def capture_output(command: Command) -> str:
 def try_capture(
     *argv: str, what: str, timeout: float | None = None, env: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return a short command's standard output; None if it fails; `env` defaults to the host's."""
+    """Return a short command's standard output, None on failure; `env` defaults to the host's."""
     try:
         return capture_output(Command(argv, env or build_host_env(), what, timeout=timeout))
     except (errors.CommandFailedError, errors.MissingToolError):

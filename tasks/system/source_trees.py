@@ -18,11 +18,11 @@ _FOREIGN_FOLDER = re.compile(
     r"|dependencies|submodules|cutlass|glm|eigen|cub|thrust)",
     re.IGNORECASE,
 )
-_BUILD_FILES = (".ninja_log", "CMakeCache.txt")  # the files that mark a build folder
+_BUILD_FILES = (".ninja_log", "CMakeCache.txt")  # files that exist only in build folders
 
 
 def hash_source_tree(folder: PurePath) -> str:
-    """Return one sha256 over the relative paths and contents of all source files, sorted."""
+    """Return one sha256 of the relative paths and contents of all source files, in sorted order."""
     root = Path(folder)
     digest = hashlib.sha256()
     for path in sorted(_iterate_sources(root)):

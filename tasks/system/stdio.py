@@ -33,7 +33,7 @@ class _GuardedStream(io.FileIO):
 
 
 def guard_standard_streams() -> None:
-    """Keep failed writes to stdout and stderr from raising; a second call does nothing."""
+    """Prevent exceptions from failed writes to stdout and stderr; a second call does nothing."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -47,7 +47,7 @@ def guard_standard_streams() -> None:
 
 
 def compute_exit_code(code: int | None) -> int | None:
-    """Return `code`, but 1 instead of success if a write to standard output failed."""
+    """Return `code`, or 1 if `code` means success but a write to standard output failed."""
     sys.stdout.flush()
     return code or int(bool(_write_failures))
 

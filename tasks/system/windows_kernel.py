@@ -24,7 +24,7 @@ _ntdll = ctypes.WinDLL("ntdll")
 
 
 def declare_function(name: str, *arguments: Any, gives: Any = BOOL) -> Callable[..., int]:
-    """Return a kernel32 function that raises `OSError` if its result is 0 or a failed wait."""
+    """Return a kernel32 function with the result type `gives`; it raises `OSError` on failure."""
 
     def check_result(result: int | None, *_: object) -> int:
         if not result if gives is not DWORD else result == _WAIT_FAILED:
@@ -58,7 +58,7 @@ close_handle = declare_function("CloseHandle", HANDLE)
 _NEW_GROUP, _SUSPENDED = 0x200, 0x4  # CREATE_NEW_PROCESS_GROUP, CREATE_SUSPENDED
 _KILL_ON_CLOSE = 0x2000  # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
 _EXTENDED_LIMIT_INFORMATION = 9  # JobObjectExtendedLimitInformation
-_ENDED_EXIT_CODE = 1  # of processes that torchyard ends
+_ENDED_EXIT_CODE = 1  # the exit code of processes that torchyard ends
 POPEN_OPTIONS: dict[str, Any] = {"creationflags": _NEW_GROUP | _SUSPENDED}
 
 _create_job_object = declare_function("CreateJobObjectW", POINTER, TEXT, gives=HANDLE)
@@ -88,7 +88,7 @@ class _JobLimits(ctypes.Structure):
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """Resume a suspended child; put it in a job, unless it `serves`: servers cannot leave a job."""
+    """Resume a suspended child, in a job unless it `serves`: a server could not leave the job."""
     process = int(child._handle)  # type: ignore[attr-defined]
     try:
         if not serves:

@@ -26,7 +26,7 @@ _CLOCK_RESOLUTION_NS = 2_000_000_000  # ns: the coarsest clock resolution of a f
 
 @dataclass(frozen=True)
 class _UntrackedCache:
-    """The untracked files `names`, and the modification times of all paths that affect them."""
+    """The untracked files `names`, and the times of all `git` files and `folders` that matter."""
 
     commit: str
     git: list[str]
@@ -74,8 +74,8 @@ def _stamp_git_files(tree: PurePath, started: int | None = None) -> list[str]:
 def _stamp_path(path: str, started: int | None = None) -> str:
     """Return a path's modification time and inode; "-" if it is missing.
 
-    Return an empty string if the path changed just before `started`: it may then change again
-    without a new modification time.
+    Return an empty string if the path changed just before `started`: the path may then change
+    again without a new modification time.
     """
     try:
         status = os.stat(path)  # noqa: PTH116 - five times faster, for thousands of folders
@@ -108,7 +108,7 @@ def is_checkout(path: PurePath) -> bool:
 
 
 def read_git_state(tree: PurePath, cache: PurePath | None = None) -> GitState:
-    """Return a checkout's state; the file `cache` lists the untracked files for the next call."""
+    """Return a checkout's state; the file `cache` stores the untracked files for later calls."""
     with ThreadPoolExecutor(max_workers=2) as executor:
         untracked = executor.submit(_hash_untracked_files, tree, cache)
         submodules = executor.submit(lambda: dict(list_checked_out_submodules(tree)))
@@ -125,7 +125,7 @@ def is_clean(folder: PurePath) -> bool:
 
 
 def capture_git_output(tree: PurePath, *args: str, what: str = "read the checkout") -> str:
-    """Return the output of a short git command."""
+    """Return the output of a short git command in `tree`; errors contain the description `what`."""
     return shell.capture_output(build_git_command(*args, what=f"{what} {tree}", at=tree))
 
 
@@ -147,11 +147,11 @@ def read_commit_time(tree: PurePath) -> int:
 
 
 def list_submodule_status(tree: PurePath) -> Iterator[tuple[str, str, str]]:
-    """Yield flag, path and commit of every submodule in git's index.
+    """Yield the flag, path and commit of every submodule in git's index.
 
-    The flag is "-" for a submodule that is not checked out, "+" for another commit than the
-    recorded one and " " for the recorded commit. `git submodule status` does the same, but starts
-    several processes for each submodule.
+    The flag is "-" for a submodule that is not checked out, " " for one at the recorded commit
+    and "+" for one at a different commit. `git submodule status` does the same, but starts several
+    processes for each submodule.
     """
     if not (paths := read_submodule_names(tree)):
         return
@@ -196,7 +196,7 @@ def read_head_commit(tree: Path) -> str:
 
 
 def list_checked_out_submodules(tree: PurePath) -> Iterator[tuple[str, str]]:
-    """Yield path and commit of the submodules that are checked out, nested ones included."""
+    """Yield the path and commit of each checked-out submodule, including nested ones."""
     for path in read_submodule_names(tree):
         inner = Path(tree) / path
         if is_checkout(inner) and (head := read_head_commit(inner)):
@@ -252,7 +252,7 @@ def list_unignored_files(tree: PurePath, scratch: PurePath) -> tuple[str, ...]:
     """Return the files of a tree that is not a checkout, filtered by its .gitignore files.
 
     `scratch` is an empty repository, which is created if it does not exist. A repository inside
-    the tree is returned as a folder, with a slash at its end.
+    the tree is returned as a folder, whose path ends with a slash.
     """
     if not Path(scratch).exists():
         argv = ("init", "--quiet", "--bare", "--", str(scratch))

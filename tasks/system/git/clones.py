@@ -140,7 +140,7 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
 
 
 def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool) -> None:
-    """Check out `commit` in place of the current commit `head`, an empty string if none exists.
+    """Check out `commit` in place of the current commit `head`, which is "" if there is none.
 
     Raises `LostEditsError` if there are uncommitted edits. An interrupted checkout looks edited, so
     its changes are saved in a ref instead.
@@ -189,7 +189,7 @@ def _prepare_clone(clone: Clone) -> None:
     clone.run_git("config", "remote.origin.fetch", refs, what="create the clone")
 
 
-# Not copied, also from submodules: index, logs and others belong to the source's work tree
+# Files of a repository or its submodules that are not copied: they belong to its work tree
 _EXCLUDED_FILES = ("index", "logs", "hooks", "*.lock", "FETCH_HEAD", "ORIG_HEAD", "tmp_*")
 
 
@@ -207,7 +207,7 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
         return ""
     temporary = folder.with_name(f".{folder.name}.seed")
     files.create_owned_folder(temporary.parent)
-    files.remove_owned(temporary)  # of a run that was killed
+    files.remove_owned(temporary)  # left by a killed run
     temporary.mkdir()
     try:
         _copy_repository(temporary, reference / ".git")
@@ -258,7 +258,7 @@ def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str
 
 
 def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
-    """Print a line if a repository on this machine has a newer commit than torchyard.lock."""
+    """Print a line if `ref` of a local repository is newer than the commit in torchyard.lock."""
     is_local = git_command.is_local_url(apply_mirror(url, mirrors))
     if not locked or locked.startswith(ref) or not is_local:
         return
@@ -285,7 +285,7 @@ def is_reachable(url: str, timeout: float = 1.0) -> bool:
 
 
 def resolve_host_port(url: str) -> tuple[str, int]:
-    """Return the host and port of a URL or of its proxy; ("", 0) if it is no git URL."""
+    """Return the host and port of a URL or of its proxy; ("", 0) if it is not a git URL."""
     if "://" not in url:
         address = _SCP_ADDRESS.match(url)
         return (address["host"], 22) if address else ("", 0)
@@ -307,7 +307,7 @@ def _can_connect(host: str, port: int, timeout: float) -> bool:
 
 
 def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Return the submodules to update: missing, interrupted, or still at the commit of `seen`."""
+    """Return the submodules to update: missing, interrupted, or as in the old commit `seen`."""
     if not (Path(tree) / ".gitmodules").exists():
         return ()
     entries: list[str] = []

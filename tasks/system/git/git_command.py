@@ -1,4 +1,4 @@
-"""Build a git command: its arguments, its environment, and the errors for its failures."""
+"""Build git commands, retry them after network failures, and explain their errors."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -39,8 +39,8 @@ def build_git_command(
     """Return a git command with the arguments `args`, to run in the folder `at`.
 
     git does not search parent folders for a repository and does not ask for a password. `mirrors`
-    maps a URL prefix to its replacement. With `local`, the repository was cloned from a path on
-    this machine, so that git may clone its submodules from paths on this machine, too.
+    maps a URL prefix to its replacement. If `local` is True, the repository was cloned from a
+    path on this machine, and git may also clone its submodules from such paths.
     """
     options = [*_GIT_OPTIONS]
     rewrites = sorted(mirrors.items()) if mirrors else []
@@ -59,7 +59,7 @@ def build_git_command(
 
 
 def is_local_url(url: str) -> bool:
-    """Return True if a git URL is a path on this machine, also one that begins with file:."""
+    """Return True if a git URL is a path on this machine or begins with file:."""
     if url.startswith("file:"):
         return True
     head = url.split("/", 1)[0]
@@ -67,7 +67,7 @@ def is_local_url(url: str) -> bool:
 
 
 def retry_git_action(url: str, action: Callable[[], None]) -> None:
-    """Run a network action up to three times; raise `FetchError` if the failure is temporary."""
+    """Run a network action up to three times; raise `FetchError` if a temporary failure remains."""
 
     def find_retry_reason(error: Exception) -> str:
         if not isinstance(error, errors.CommandFailedError) or _PERMANENT_FAILURE.search(
@@ -119,6 +119,6 @@ def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
 def build_lost_edits_error(
     tree: PurePath, message: str, stash: str = "stash"
 ) -> errors.LostEditsError:
-    """Return the error for a step that would overwrite the user's work."""
+    """Return the error for a step that would lose edits; its hint has the git command `stash`."""
     hint = f"commit your changes, or run git -C {tree} {stash}; then run the same command again"
     return errors.LostEditsError(message, location=str(tree), hint=hint)

@@ -26,11 +26,11 @@ _NOTE_INTERVAL = 1.0  # seconds
 
 @dataclass(frozen=True)
 class UpdateNote:
-    """A note on disk about a submodule update; submodules are listed by path.
+    """The record of an unfinished submodule update; submodules are listed by path.
 
     `paths` were requested, `fresh` were not cloned before, `clean` had no local changes, and
     `heads` maps each submodule that existed to its branch and commit. `began` and `ended` are
-    seconds since 1970. `ended` is the time of a failure, None if the process was killed.
+    seconds since 1970. `ended` is the time of a failure, None while git runs or if it was killed.
     """
 
     paths: Sequence[str] = ()
@@ -42,7 +42,7 @@ class UpdateNote:
 
 
 def read_update_note(tree: PurePath) -> UpdateNote | None:
-    """Return the note of an unfinished update; None if every update has finished."""
+    """Return the record of an unfinished update; None if every update has finished."""
     try:
         return UpdateNote(**json.loads(find_note_path(tree).read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -52,17 +52,17 @@ def read_update_note(tree: PurePath) -> UpdateNote | None:
 
 
 def find_note_path(tree: PurePath) -> Path:
-    """Return the path of a checkout's `UpdateNote`."""
+    """Return the path of the file that stores a checkout's `UpdateNote`."""
     return checkout_state.find_git_folder(Path(tree)) / "torchyard-under-way.json"
 
 
 def write_update_note(tree: PurePath, note: UpdateNote) -> None:
-    """Write a checkout's `UpdateNote` atomically."""
+    """Write a checkout's `UpdateNote` to its file atomically."""
     files.write_atomic(find_note_path(tree), json.dumps(asdict(note)))
 
 
 def find_last_write_time(tree: PurePath, note: UpdateNote) -> float:
-    """Return the time (in seconds since 1970) of the last possible write by torchyard's git."""
+    """Return the latest time (in seconds since 1970) at which torchyard's git may have written."""
     killed_before = find_note_path(tree).stat().st_mtime + 2 * _NOTE_INTERVAL
     return killed_before if note.ended is None else note.ended
 
@@ -106,9 +106,9 @@ def has_git_activity_since(inner: Path, until: float) -> bool:
 def find_user_changed_submodules(
     top: Path, note: UpdateNote, tree: Path | None = None, above: str = ""
 ) -> Iterator[str]:
-    """Yield the submodules, nested ones included, that the user moved since the interruption.
+    """Yield the submodules, also nested ones, whose commit the user changed after the interruption.
 
-    Such a submodule is neither at the recorded commit nor where torchyard's git found or left it.
+    Such a submodule is neither at the recorded commit nor at one that torchyard's git found or set.
     The paths are relative to `top`; `above` is the path of `tree` with a slash.
     """
     tree = tree or top
@@ -129,11 +129,11 @@ def find_user_changed_submodules(
 
 
 _INTERRUPTED_REF = "refs/torchyard/interrupted"
-_NAMES_PER_COMMAND = 100  # names in one command: its length is limited
+_NAMES_PER_COMMAND = 100  # the length of a command is limited
 
 
 def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
-    """Repair the partial checkout at `path`, which torchyard last wrote at the time `until`.
+    """Repair the partial checkout at `path`, in which torchyard's git wrote until the time `until`.
 
     If the user changed the checkout later, only print a warning.
     """
@@ -189,7 +189,7 @@ def save_changes_in_ref(inner: Path) -> None:
 
 
 def _restore_missing_files(inner: Path, names: Sequence[str], edited: list[str]) -> None:
-    """Restore missing files of a user's clone; raise `LostEditsError` if other files changed."""
+    """Restore the missing files of a user's clone; raise `LostEditsError` if a file was edited."""
     committed = checkout_state.list_git_entries(inner, "ls-tree", "-r", "--name-only", "HEAD")
     if edited or not set(names) <= set(committed):
         raise LostEditsError(
@@ -219,7 +219,7 @@ def _read_recorded_commit(tree: Path, inner: Path) -> str:
 
 
 def _remove_blocking_files(tree: Path, inner: Path) -> None:
-    """Remove untracked files that block a checkout and are empty or equal the recorded commit's."""
+    """Remove untracked files that block a checkout, if they are empty or as in the new commit."""
     try:
         commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")
@@ -284,7 +284,7 @@ def _is_git_running(tree: Path) -> bool:
 
 @contextmanager
 def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterator[None]:
-    """Repair an earlier interrupted update; keep an `UpdateNote` on disk during the block."""
+    """Repair an earlier interrupted update; store an `UpdateNote` on disk while the block runs."""
     repair_interrupted_update(tree)
     top, note_path = Path(tree), find_note_path(tree)
     present = tuple(_list_present_submodules(top, paths))
@@ -317,12 +317,12 @@ def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterato
 
 
 def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return `paths` without the submodules that the user moved after an interrupted update."""
+    """Return `paths` without submodules whose commit the user changed after the interruption."""
     if not (note := read_update_note(tree)):
         return tuple(paths)
     unchanged = {path for _, path, _ in checkout_state.list_submodule_status(tree)}
     for name in find_user_changed_submodules(Path(tree), note):
-        unchanged -= {name, *map(str, PurePosixPath(name).parents)}  # also those that contain it
+        unchanged -= {name, *map(str, PurePosixPath(name).parents)}  # and those that contain `name`
     return tuple(path for path in paths if path in unchanged)
 
 

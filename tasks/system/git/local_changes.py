@@ -129,7 +129,7 @@ def find_conflicts(tree: PurePath) -> MergeConflicts | None:
 
 
 def require_merged(tree: PurePath, where: str) -> None:
-    """Raise an error with the location `where` for merge conflicts; warn of unfinished merges."""
+    """Raise an error, with the location `where`, for conflicts; warn of an unfinished operation."""
     if conflicts := find_conflicts(tree):
         raise TorchyardError(f"in {tree} {conflicts}", location=where, hint=conflicts.hint)
     if not checkout_state.is_checkout(top := Path(tree)):
@@ -149,7 +149,7 @@ def _find_operation(repository: Path) -> str:
 
 
 def _build_conflict_hint(repository: Path) -> str:
-    """Return a hint to finish or undo the operation; git records no operation for `stash pop`."""
+    """Return a hint to finish or undo the git operation, or to resolve the conflicts of a stash."""
     git, operation = f"git -C {_quote_folder(repository)}", _find_operation(repository)
     if not operation:
         return f"resolve the conflicts, then run {git} add FILE; {git} status lists the files"
@@ -181,7 +181,7 @@ def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
 
 
 def restore_patched_files(tree: PurePath, folder: Path) -> None:
-    """Restore the files of an interrupted patch; save and report files that were edited since."""
+    """Restore the files of an interrupted patch; copy later edits to a folder, and report it."""
     existing, backup = _read_backup_list(folder), folder / _BACKUP_FILES
     aside = files.find_free_path(folder.with_name("aside"))
     missing = [name for name in existing if existing[name] and not _is_file(backup / name)]
@@ -264,7 +264,7 @@ def _copy_with_parents(source: Path, target: Path) -> None:
 
 
 def _remove_backup(folder: Path) -> None:
-    """Remove the backup, the list first: without the list, its files are not restored."""
+    """Remove the backup folder, the list first: without the list, no file is restored from it."""
     (folder / _BACKUP_LIST).unlink(missing_ok=True)
     files.remove_owned(folder)
 
@@ -302,7 +302,7 @@ def apply_patch(
     log: PurePath | None = None,
     keep: Path | None = None,
 ) -> None:
-    """Apply a patch, or revert it; on `CommandFailedError` the tree is unchanged.
+    """Apply a patch, or revert it if `reverse`; a `CommandFailedError` leaves the tree unchanged.
 
     The folder `keep`, if set, gets a backup, from which `restore_patched_files` restores the tree
     after a SIGKILL.

@@ -64,7 +64,7 @@ def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
 
 
 def measure_memory(groups: tuple[ControlGroup, ...], proc: Path = PROC) -> MemoryReading:
-    """Return the memory of the machine or of the control group with the least available memory."""
+    """Return the reading with the least available memory, of the machine or of a control group."""
     return min(_list_memory_readings(groups, proc), key=lambda memory: memory.available_mib)
 
 
@@ -117,7 +117,7 @@ def _split_lines(text: str, separator: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
-    """Yield version and path from /proc/self/cgroup: `4:memory:/a` is v1, `0::/b` is v2."""
+    """Yield the version and path from /proc/self/cgroup: `4:memory:/a` is v1, `0::/b` is v2."""
     for line in text.splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
@@ -127,7 +127,7 @@ def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
 
 
 def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
-    """Parse `31 23 0:28 ROOT POINT options … - TYPE source superoptions`, proc_pid_mountinfo(5)."""
+    """Yield cgroup mounts from mountinfo: `31 23 0:28 ROOT POINT … - TYPE source superoptions`."""
     for line in text.splitlines():
         mount_fields, _, filesystem_fields = line.partition(" - ")
         kind, *_, options = filesystem_fields.split()
@@ -141,10 +141,10 @@ def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
 
 
 def _list_parent_groups(mount: _CgroupMount, path: PurePosixPath) -> Iterator[ControlGroup]:
-    """Yield the group's folder and all folders above it within the mount.
+    """Yield the group at `path` and all groups above it within the mount.
 
-    In a container, the path may be that of the host although only the container's part is mounted,
-    or the other way round. The mounted folder is then the group itself.
+    In a container, `path` may be the host's although only the container's part is mounted, or the
+    other way round. The group is then the top folder of the mount.
     """
     folder = mount.point
     if path.is_relative_to(mount.root):
@@ -180,6 +180,6 @@ def count_processors() -> int:
 
 
 def compute_kernel_jobs(most: int) -> int:
-    """Return how many flash-attention kernels to compile at once, up to `most`, by memory limit."""
+    """Return how many flash-attention kernels, up to `most`, the memory limit allows at once."""
     limit = find_memory_limit(find_control_groups())
     return max(1, min(most, limit // KERNEL_COMPILER_MIB))

@@ -82,7 +82,7 @@ def list_gpus(*, run: bool = True) -> tuple[Gpu, ...]:
 
 
 def _find_toolkits(path: str | None, *, run: bool) -> Iterator[InstalledToolkit]:
-    """Yield CUDA toolkits: from the settings, the environment, then the usual folders."""
+    """Yield CUDA toolkits: from `path` in the settings, the environment, then the usual folders."""
     visited: set[Path] = set()
     for candidate in _list_toolkit_folders(path):
         home = candidate.expanduser().absolute()

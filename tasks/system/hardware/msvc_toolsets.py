@@ -50,7 +50,7 @@ class VisualStudioInstallation:
 
 @dataclass(frozen=True)
 class ChosenToolset:
-    """The chosen compiler and its installation; `why` explains a choice other than the default."""
+    """The chosen compiler and its installation; `why` is "" for the default choice."""
 
     cl: Program
     installation: VisualStudioInstallation
@@ -58,7 +58,7 @@ class ChosenToolset:
 
     @property
     def setup_name(self) -> str:
-        """Return a name for the toolset, without version parts that change while cl.exe stays."""
+        """Return a name for the toolset, without versions that can change for the same cl.exe."""
         release = format_major_minor(self.installation.version)
         toolset = format_major_minor(self.cl.version)
         return f"vcvarsall x64 of {self.installation.name} {release}, toolset {toolset}"
@@ -116,7 +116,7 @@ def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
 
 @dataclass(frozen=True)
 class _ToolsetCandidate:
-    """A toolset that could be chosen; `name` is for messages, "" for the installation's name."""
+    """A toolset to choose from; messages contain `name`, or the installation's name if it is ""."""
 
     installation: VisualStudioInstallation
     version: str
@@ -128,7 +128,7 @@ class _ToolsetCandidate:
 
 
 def _find_prompt_toolsets(known: tuple[VisualStudioInstallation, ...]) -> list[_ToolsetCandidate]:
-    """Return the developer prompt's toolset, then the others of its Visual Studio installation."""
+    """Return the developer prompt's toolset, then others of its installation; [] elsewhere."""
     folder, version = os.environ.get("VSINSTALLDIR", ""), os.environ.get("VSCMD_VER", "")
     if not folder:
         return []
@@ -141,7 +141,7 @@ def _find_prompt_toolsets(known: tuple[VisualStudioInstallation, ...]) -> list[_
 
 
 def parse_vswhere_row(row: dict[str, object]) -> tuple[str, str, str]:
-    """Return name, displayed version (17.14.36) and folder from a vswhere row."""
+    """Return the name, displayed version (such as 17.14.36) and folder in a row of vswhere."""
     catalog = row.get("catalog")
     display_version = catalog.get("productDisplayVersion") if isinstance(catalog, dict) else ""
     version = display_version or row.get("installationVersion", "")
@@ -163,7 +163,7 @@ _VOLATILE_VARIABLES = ("__VSCMD_PREINIT_", "VSCMD_VER", "VSCMD_START_DIR", "PROM
 
 
 def parse_set_output(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables before and after the line `OUTPUT_SEPARATOR`, {} without that line."""
+    """Return the variables before and after the line `OUTPUT_SEPARATOR`; {} and {} without it."""
     lines = text.replace("\r\n", "\n").split("\n")
     if OUTPUT_SEPARATOR not in lines:
         return {}, {}
@@ -232,7 +232,7 @@ def capture_msvc_environment(toolset: ChosenToolset) -> MsvcEnvironment:
 
 
 def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` without telemetry, and with only system folders in PATH (which contain reg)."""
+    """Return `env` without telemetry; PATH has only the system folders, which contain reg.exe."""
     root = {name.upper(): value for name, value in env.items()}.get("SYSTEMROOT", r"C:\Windows")
     system = rf"{root}\System32"
     path = (system, root, rf"{system}\Wbem", rf"{system}\WindowsPowerShell\v1.0")
@@ -249,7 +249,7 @@ def find_sdk_header(captured: MsvcEnvironment | None) -> str:
 
 
 def _run_cmd(toolset: ChosenToolset, output: str, line: str, encoding: str) -> str:
-    """Run a cmd line in the folder of vcvarsall.bat and return the output."""
+    """Return the output of a cmd line in the folder of vcvarsall.bat; `output` is /u or /a."""
     env = build_clean_environment(shell.build_host_env())
     argv = (env.get("COMSPEC", "cmd.exe"), "/d", output, "/s", "/c", line)
     # `line` does not contain this folder: cmd could interpret characters of its name

@@ -53,7 +53,7 @@ def _query_nvml(nvml: Any) -> NvidiaDriver:
 
 
 def _read_gpu(nvml: Any, index: int) -> Gpu | None:
-    """Return a GPU; None if it does not answer; its memory is 0 MiB if it shares system memory."""
+    """Return a GPU or, if it does not answer, None; a GPU that shares system memory has 0 MiB."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         name = _decode_text(nvml.nvmlDeviceGetName(handle))
@@ -76,7 +76,7 @@ def _decode_text(value: str | bytes) -> str:
 
 
 def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
-    """Return the answer of nvidia-smi; if nvidia-smi fails too, only `trouble`, NVML's error."""
+    """Return what nvidia-smi reports, or only NVML's error `trouble` if nvidia-smi fails too."""
     argv = (shutil.which("nvidia-smi") or _WSL_PROGRAM, *_QUERY_OPTIONS)
     text = shell.try_capture(*argv, what="ask nvidia-smi for GPUs", timeout=_NVIDIA_SMI_TIMEOUT)
     if text is None:
@@ -87,7 +87,7 @@ def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
 
 
 def _parse_gpu_row(line: str) -> Gpu | None:
-    """Parse `NVIDIA GeForce RTX 5090, 12.0, 32607 MiB`; the size is "[N/A]" if memory is shared."""
+    """Parse `NVIDIA GeForce RTX 5090, 12.0, 32607 MiB`; shared memory has the size "[N/A]"."""
     name, capability, memory = ([part.strip() for part in line.rsplit(",", 2)] + ["", ""])[:3]
     if not re.fullmatch(r"\d+\.\d+", capability):
         return None

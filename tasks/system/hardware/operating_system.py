@@ -33,7 +33,7 @@ def format_install_command(package: str, **words: str) -> str:
 def list_home_folders() -> tuple[str, ...]:
     """Return the home folder, as in the environment and with symbolic links resolved."""
     paths = [os.environ.get(name, "") for name in ("HOME", "USERPROFILE")]
-    with suppress(RuntimeError):  # neither a variable nor an account has it
+    with suppress(RuntimeError):  # neither a variable nor an account names it
         paths.append(str(Path.home()))
     real = [os.path.realpath(path) for path in paths if path]
     return tuple(dict.fromkeys(filter(None, (*paths, *real))))

@@ -21,7 +21,7 @@ _IDENTIFIED_TOOLS = ("toolchain.cc", "toolchain.cxx", "toolchain.nvcc", "toolcha
 
 
 def resolve_tool_identity(name: str, value: str) -> str:
-    """Return version and real path of a tool such as `toolchain.cxx`; other values unchanged."""
+    """Return the version and real path of a tool such as `toolchain.cxx`; otherwise, `value`."""
     if name == "toolchain.tree":
         return os.path.realpath(value)
     if name not in _IDENTIFIED_TOOLS:
@@ -36,7 +36,7 @@ def hash_program(program: str) -> str:
 
 
 def stamp_program(program: str) -> str:
-    """Return size and modification time of a program's file; "gone" if there is no file."""
+    """Return the size and modification time of a program's file; "gone" if there is no file."""
     try:
         status = Path(program).stat()
     except OSError:
@@ -51,7 +51,7 @@ def build_nvcc_path(home: str) -> str:
 
 @cache
 def _read_version_lines(program: str) -> str:
-    """Return the lines with a number from `program --version`; "" if that fails (cl.exe)."""
+    """Return the lines with a number from `program --version`; "" if that fails, as for cl.exe."""
     text = shell.try_capture(program, "--version", what=f"ask {program} its version") or ""
     lines = (line.strip() for line in text.splitlines() if _VERSION_NUMBER.search(line))
     # GCC's output begins with the name that it was called by
@@ -74,8 +74,8 @@ def choose_compilers(
 ) -> CompilerPair:
     """Return a C and a C++ compiler that `limits` allows.
 
-    Only the requested pair (CC, CXX) is tried if set, else the first of gcc, cc, gcc-N, clang and
-    clang-N, the newest N first. Raises `MissingToolError` with the command that installs one.
+    If CXX is requested, only the pair `requested` (CC, CXX) is tried; else gcc, cc, gcc-N, clang
+    and clang-N, the newest N first. Raises `MissingToolError` with a command to install a compiler.
     """
     if sys.platform == "win32":
         selection = msvc_toolsets.choose_toolset(limits)
@@ -122,7 +122,7 @@ def _list_compiler_names(limits: CompilerLimits) -> Iterator[tuple[str, str]]:
 
 
 def _inspect_compiler(name: str) -> tuple[Program, CompilerKind] | None:
-    """Return a compiler's path, version and kind (from its output: c++ can be any compiler)."""
+    """Return a compiler's path, version and kind; None if it cannot run. `c++` can be any kind."""
     path = shutil.which(name)
     text = shell.try_capture(path, "--version", what=f"ask {name} its version") if path else None
     if path is None or text is None:

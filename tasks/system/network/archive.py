@@ -48,7 +48,7 @@ def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str
 def _resolve_inside(
     name: str, start: PurePosixPath = _ARCHIVE_TOP, links: Collection[str | None] = ()
 ) -> str | None:
-    """Return `name` as a normalized path; None if it leaves the archive or passes `links`."""
+    """Return `name` as a normalized path; None if it leads outside or through one of `links`."""
     if PureWindowsPath(name).anchor or PurePosixPath(name).is_absolute():
         return None
     parts = [part.casefold() for part in start.parts]
@@ -67,7 +67,7 @@ _DAMAGE_ERRORS = (
 
 
 def extract_archive(archive: PurePath, dest: PurePath) -> None:
-    """Unpack a tar or zip to the new folder `dest`. Raises `BadArtifactError`, with no result."""
+    """Unpack a tar or zip to the new folder `dest`; a `BadArtifactError` leaves no `dest`."""
     source, target = Path(archive), Path(dest)
     if target.exists():
         raise FileExistsError(target)

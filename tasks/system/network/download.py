@@ -19,7 +19,7 @@ _CONNECTION_ERRORS = (OSError, http.client.HTTPException)
 def download_file(
     source: str, dest: PurePath, sha256: str | None, log: PurePath | None = None
 ) -> Path:
-    """Download to `dest`, unless it has the `sha256`. Raises `FetchError` for another sha256."""
+    """Download to `dest`, unless `dest` has this sha256; raise `FetchError` for a wrong sha256."""
     target, is_url = Path(dest), "://" in source or source.startswith("file:")
     url = source if is_url else Path(source).absolute().as_uri()
     if urlsplit(url).scheme not in ("https", "http", "file"):
@@ -33,7 +33,7 @@ def download_file(
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     if not sha256:
-        part.unlink(missing_ok=True)  # without a digest, the two parts may be of different files
+        part.unlink(missing_ok=True)  # without a digest, no check that the parts match
     _append_to_log(log, f"fetch {url}")
     _download_with_retries(url, part, sha256, log)
     files.replace_path(part, target)
@@ -71,7 +71,7 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
     def explain_retry(error: Exception) -> str:
         """Return the reason for a retry; "" if a retry cannot help.
 
-        A transfer error can change a byte. The same wrong file twice is the file on the server.
+        A transfer error can change a byte; two equal wrong digests mean a wrong file on the server.
         """
         if isinstance(error, _WrongDigestError):
             is_repeated = error.found in seen_digests or url.startswith("file:")

@@ -110,7 +110,7 @@ def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Prep
 
 
 def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) -> PreparedCommand:
-    """Return the arguments without passwords, and uv and pip variables that replace options."""
+    """Return the arguments without passwords, and variables that replace options with passwords."""
     words: list[str] = []
     variables: dict[str, str] = {}
     for_uv = PurePath(argv[0]).stem == "uv"
@@ -251,7 +251,7 @@ def find_retry_reason(error: Exception) -> str:
 
 
 def _read_failure_text(error: errors.CommandFailedError) -> str:
-    """Return message and output without the client's own retries, which may have succeeded."""
+    """Return an error's message and log, without the lines about retries, which may have worked."""
     lines = error.parsed_log.lines if error.parsed_log else ()
     return "\n".join([error.message, *(line.text for line in lines)])
 

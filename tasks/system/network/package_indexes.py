@@ -138,7 +138,7 @@ def list_uv_files() -> Iterator[Path]:
 
 
 def _list_shared_folders() -> Iterator[Path]:
-    """Yield the machine-wide configuration folders, the highest precedence for uv first."""
+    """Yield the machine-wide configuration folders in uv's order, the highest precedence first."""
     if data := os.environ.get("PROGRAMDATA"):
         yield Path(data)
     folders = os.environ.get("XDG_CONFIG_DIRS") or str(_SYSTEM_CONFIG / "xdg")
@@ -164,7 +164,7 @@ def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
 
 
 def build_extra_index_options(index: str) -> tuple[str, ...]:
-    """Return the options that add an index (a URL or a folder of wheels); () for ""."""
+    """Return the options that add an index (a URL or a folder of wheels); () for "" or offline."""
     if not index or network_access.is_offline():
         return ()
     place = apply_index_mirror(index, json.loads(os.environ.get(_MIRRORS_VARIABLE, "{}")))
