@@ -145,7 +145,7 @@ class CostEstimate:
 
 
 def estimate_cost(work: Iterable[StageCost], facts: CostEstimate | None = None) -> CostEstimate:
-    """Return the recorded cost of stages, or the cost in `facts` if a time is not recorded."""
+    """Return the recorded cost of the stages, or `facts` if a stage has no recorded time."""
     costs = tuple(work)
     unknown = tuple(one.stage for one in costs if one.seconds is None)
     memory = max((one.memory_mib for one in costs if one.memory_mib), default=None)
@@ -162,7 +162,7 @@ def estimate_cost(work: Iterable[StageCost], facts: CostEstimate | None = None) 
 def estimate_compile_seconds(
     runs: Iterable[Mapping[str, Any]], objects: int | None
 ) -> float | None:
-    """Return the time to compile a number of files, scaled from the last full build in `runs`.
+    """Return the seconds to compile `objects` files, scaled from the last full build in `runs`.
 
     `objects` is None for all files. Return None if `runs` has no full build.
     """

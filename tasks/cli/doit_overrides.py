@@ -31,7 +31,7 @@ def show_task_list(
     subtasks: bool,
     status: bool,
 ) -> None:
-    """Print the named tasks, or all without a name. Raises `InvalidCommand` for an unknown task."""
+    """Print the tasks `names`, or all if empty. Raises `InvalidCommand` for an unknown task."""
     states = _read_stage_states(session) if session and status else {}
     by_name = {task.name: task for task in tasks}
     check_tasks_exist(by_name, names)
@@ -232,7 +232,7 @@ def _find_option_index(line: CommandLine, name: str) -> int:
 def _explain_profile_syntax(
     line: CommandLine, wrong: str, dropped: Sequence[str], name: str = ""
 ) -> TorchyardError:
-    """Return the error for a profile that was given as other words than profile=NAME."""
+    """Return the error for a profile that was not given in the form profile=NAME."""
     message = f"{wrong}: choose a profile with profile=NAME"
     if line.has_profile(name):
         return SettingsError(message, hint=_format_corrected_line(line, dropped, name))

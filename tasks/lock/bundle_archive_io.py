@@ -58,14 +58,14 @@ class Bundle:
 
 @dataclass(frozen=True)
 class VerifiedFiles:
-    """The verified files. `stamps` maps path and sha256 to size and modification time."""
+    """The files verified in a bundle. `stamps` maps path and sha256 to size and change time."""
 
     manifest: str = ""
     stamps: dict[str, str] = field(default_factory=dict)
 
 
 def read_bundle(place: Path) -> Bundle:
-    """Return the manifest of a bundle (a folder or a tar). Raises `SettingsError` without one."""
+    """Return the manifest of a bundle (a folder or a tar). Raises `SettingsError` if unreadable."""
     try:
         bundle = manifests.parse_json(_read_manifest(place), Bundle)
     except (OSError, KeyError, tarfile.TarError, ValueError) as error:
@@ -104,7 +104,7 @@ def _read_manifest(place: Path) -> bytes:
 
 
 def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
-    """Return the plan whose jobs fetch from the bundle in `folder`. Fingerprints do not change."""
+    """Return the plan with jobs that fetch from the bundle in `folder`, but equal fingerprints."""
     paths = {**bundle.repositories, **bundle.archives}
     mirrors = {url: str(folder / path) for url, path in paths.items()}
     stages = []
@@ -228,7 +228,7 @@ _TAR_SUFFIX = ".tar"
 
 
 def prepare_bundle_folder(dest: Path) -> Path:
-    """Create a folder for the bundle next to `dest`. Raises `NotOwnedError` for the user's path."""
+    """Create the folder of a new bundle. Raises `NotOwnedError` if `dest` has the user's files."""
     is_tar = dest.suffix == _TAR_SUFFIX
     if dest.exists() and not (_try_read_bundle(dest) and (is_tar or files.is_marked(dest))):
         message = "this path exists and is not a bundle that torchyard created"

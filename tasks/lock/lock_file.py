@@ -81,7 +81,7 @@ class LockSection(StrictModel, frozen=True):
 def merge_kept_extensions(
     now: LockSection, previous: LockSection | None, names: Container[str]
 ) -> LockSection:
-    """Return `now` plus the extensions `names` of `previous` that `now` does not have."""
+    """Return `now`, plus those of the extensions `names` that only `previous` has."""
     locked = previous.extensions.items() if previous else ()
     retained = {name: inputs for name, inputs in locked if name in names}
     return structs.replace(now, extensions={**retained, **now.extensions})
@@ -289,7 +289,7 @@ def _list_pins(job: Any, section: LockSection, *, torch: bool) -> tuple[dict[str
 
 
 def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
-    """Describe the first requirement that the locked packages do not meet, "" if none exists."""
+    """Describe the first requirement that the locked packages do not meet, or return ""."""
     locked_versions = parse_pinned_versions({**section.toolkit, **section.packages})
     requirements = job.tools if job.existing else (*job.tools, *job.toolkit_packages)
     for text in requirements:
@@ -303,7 +303,7 @@ def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
 
 
 def _check_source(job: SourceJob | ExtensionJob, locked: LockedInputs, what: str) -> str:
-    """Return how the locked source differs from the job's source, "" if it does not."""
+    """Return how the locked source differs from the job's source, or "" if both are the same."""
     match job.kind:
         case "git":
             return _format_mismatch(what, (locked.git, locked.ref), (job.location, job.ref))

@@ -44,9 +44,9 @@ def load_pinned_plan(
     plan: Plan,
     mirrors: Mapping[str, str] | None = None,
 ) -> PinnedPlan:
-    """Pin the plan to its lock section and to the bundle in the setting offline.
+    """Pin the plan to its section in torchyard.lock and to the bundle that `offline` names.
 
-    Fingerprints do not change. Raises `SettingsError` if the bundle cannot be used.
+    The fingerprints of the stages stay the same. Raises `SettingsError` for an unusable bundle.
     """
     lock_path, section = Path(layout.root) / LOCK_NAME, None
     if settings.lock and lock_path.is_file():
@@ -111,7 +111,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class SelectedProfile:
-    """The profile `name` of the command. `opened` is None if `problem` prevents opening it."""
+    """The profile `name` that a command selects. `opened` is None if `problem` prevents opening."""
 
     root: Path
     name: str
@@ -130,7 +130,7 @@ class SelectedProfile:
         return self.opened
 
     def read_settings(self) -> LoadedSettings:
-        """Return the settings, even if planning fails. Raises `SettingsError` for invalid ones."""
+        """Return the settings, even without a plan. Raises `SettingsError` if they are invalid."""
         if self.opened:
             return self.opened.loaded
         loaded_settings = load_settings(self.root / "config", self.name, os.environ)

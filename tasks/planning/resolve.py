@@ -101,9 +101,9 @@ def resolve_strategy(
 def _resolve_optional_toolkit(
     settings: Settings, host: Host, knowledge: Knowledge, choice: Resolution
 ) -> ToolkitResolution:
-    """Return the toolkit, or provider "none" if it is not available and nothing is compiled.
+    """Return the toolkit. Its provider is "none" if it is unavailable and nothing is compiled.
 
-    Raises `UnsatisfiableError` if torch has another CUDA major: extensions would not compile.
+    Raises `UnsatisfiableError` if torch has another CUDA major version than the toolkit.
     """
     cuda = choice.cuda
     try:
@@ -125,7 +125,7 @@ def _resolve_optional_toolkit(
 
 @dataclass(frozen=True)
 class _TorchCandidate:
-    """A torch that a strategy can use. `why` is the reason for it.
+    """A torch that a strategy can use. `why` is the reason for this choice.
 
     `cuda` is a release such as "13.2", None for a CPU torch. `index` is "" for the default index.
     """

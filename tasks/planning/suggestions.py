@@ -174,7 +174,7 @@ def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
 def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: Mapping[str, str], choice: Resolution
 ) -> str:
-    """Return a text that suggests toolkit.path, or "" if that leads to another resolution."""
+    """Return a text that suggests toolkit.path, or "" if this gives another resolution."""
     path_host = _add_host_toolkit(trial.host, cuda, chosen=True)
     expected = (choice.strategy, choice.torch, choice.cuda, choice.toolkit.version)
     path_keys = {**keys, "provider": trial.settings.toolkit.provider, "path": _ANY_FOLDER}
@@ -238,7 +238,7 @@ def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
 def suggest_with_toolkit(
     kind: Callable[[WhatIf], Iterator[Suggestion]], trial: WhatIf
 ) -> Iterator[Suggestion]:
-    """Yield the suggestions of a `kind` that work together with a toolkit to install."""
+    """Yield the suggestions that the function `kind` makes if every known toolkit is installed."""
     for one in kind(trial.add_all_toolkits()):
         cuda = one.resolution.toolkit.version
         yield replace(one, hint=f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}) and {one.hint}")

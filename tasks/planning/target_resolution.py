@@ -81,9 +81,9 @@ def require_arch_support(settings: Settings, knowledge: Knowledge, choice: Resol
 def _require_extension_arch(
     settings: Settings, knowledge: Knowledge, choice: Resolution, arch: Arch
 ) -> None:
-    """Require that torch builds extensions for `arch`.
+    """Require that the resolved torch can build extensions for `arch`.
 
-    Raises `UnsatisfiableError` if another torch does, `SettingsError` if none does.
+    Raises `UnsatisfiableError` if another torch release can, `SettingsError` if no release can.
     """
     is_supported = machine_code_rules.is_extension_arch_supported
     try:

@@ -15,7 +15,7 @@ from tasks.settings.values import list_fields
 
 
 def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution) -> Iterator[str]:
-    """Yield a warning for each known problem of a source build, and for GPUs of other machines.
+    """Yield warnings for known problems of a source build, and for GPUs of other machine types.
 
     Problems of compilers and glibc are left to `doit doctor`.
     """

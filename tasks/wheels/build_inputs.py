@@ -12,7 +12,7 @@ EARLIEST_TIMESTAMP = 315_532_800  # 1980-01-01 UTC, the earliest time in a zip a
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """A git checkout with a `commit`, or a source tree with a `digest` (sha256).
+    """The source of a build: a git checkout with a `commit`, or a tree with a `digest` (sha256).
 
     `url` is "" if the source is a local directory. `edits` is a digest of the local changes, "" if
     there are none. `submodules` maps paths to commits. `patches` are the sha256 of applied patches.
@@ -28,7 +28,7 @@ class SourceInfo:
 
 @dataclass(frozen=True)
 class BuildTool:
-    """A compiler; `digest` begins the sha256 of the executable, "" if unknown."""
+    """A compiler. `digest` is the beginning of the executable's sha256, "" if unknown."""
 
     name: str
     version: str
@@ -42,7 +42,7 @@ def describe_tool(path: str, version: str, digest: str) -> BuildTool:
 
 @dataclass(frozen=True)
 class BuildInputs:
-    """The build inputs of the wheel `name` `version`; `epoch` is the time of the source.
+    """The build inputs of the wheel `name` `version`. `epoch` is the source date (Unix time).
 
     `cuda` is the full version of the CUDA toolkit, "" if the build uses no CUDA. `packages` are the
     pinned requirements from which the toolkit was installed. For an extension, `torch` and
@@ -64,7 +64,7 @@ class BuildInputs:
 class Invocation:
     """The settings, the resolution and the installed packages of a build, without secrets.
 
-    `kind` is "torch" or "extension".
+    `kind` is "torch" or "extension". `began` and `ended` are the times of the build.
     """
 
     kind: str
@@ -82,7 +82,7 @@ def add_source_date(env: Mapping[str, str], date: int) -> dict[str, str]:
 
 
 def redact_json(value: Json, folders: Mapping[str, str], name: str = "") -> Json:
-    """Return `value` without secrets; `folders` maps local paths to placeholders ("{source}")."""
+    """Return `value`, whose key is `name`, with secrets and the paths in `folders` replaced."""
     if is_secret_name(name):
         return "***"
     match value:

@@ -26,7 +26,7 @@ ELF_MAGIC = b"\x7fELF"
 
 
 def read_elf_linkage(path: PurePath) -> Linkage | None:
-    """Return the linkage of an ELF library, None if the file has another format."""
+    """Return the linkage of an ELF library, or None if the file has another format."""
     texts: dict[str, list[str]] = {"soname": [], "needed": [], "rpath": [], "runpath": []}
     with Path(path).open("rb") as stream:
         if stream.read(len(ELF_MAGIC)) != ELF_MAGIC:
@@ -42,13 +42,13 @@ def read_elf_linkage(path: PurePath) -> Linkage | None:
         except ValueError as error:
             raise build_unreadable_error(path, error) from error
     rpath, runpath = (":".join(texts[kind]).split(":") for kind in ("rpath", "runpath"))
-    folders = tuple(filter(None, rpath)), tuple(filter(None, runpath))  # empty ones are padding
+    folders = tuple(filter(None, rpath)), tuple(filter(None, runpath))  # skip empty paths
     return Linkage(machine, "".join(texts["soname"]), tuple(texts["needed"]), *folders)
 
 
 @contextlib.contextmanager
 def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
-    """Yield an ELF file; raise `ValueError` at any point of the with block if it is damaged."""
+    """Yield an ELF file. Raises `ValueError` if reading in the with block finds damage."""
     # imported only for reading: doit loads this module in each run
     from elftools.common.exceptions import ELFError  # noqa: PLC0415
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415
@@ -71,7 +71,7 @@ _LDCONFIG_ENTRY = re.compile(r"^\s+(\S+) \(.*\) => (/.*)$", re.MULTILINE)
 
 
 def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    """Return the files in the loader's cache by library name, {} if there is no cache (musl)."""
+    """Return the paths in the loader's cache by library name, {} without a cache (as with musl)."""
     # the PATH of a user often lacks /sbin
     folders = os.pathsep.join([env.get("PATH", ""), "/usr/sbin", "/sbin"])
     program = shutil.which("ldconfig", path=folders)
@@ -92,7 +92,7 @@ def list_loader_folders() -> tuple[str, ...]:
 
 
 def read_manylinux_libraries() -> frozenset[str] | None:
-    """Return the libraries ("libz.so.1") that all policies of auditwheel allow, None if unknown."""
+    """Return the libraries ("libz.so.1") that every manylinux system has, or None if unknown."""
     file = resources.files("auditwheel") / "policy" / "manylinux-policy.json"
     try:
         policies = json.loads(file.read_text(encoding="utf-8"))
@@ -110,11 +110,11 @@ def set_rpath(program: PurePath, library: Path, folders: Sequence[str], log: Pur
 
 
 _DOS_MAGIC = b"MZ"
-_IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # DLLs to load with the file, and at the first call
+_IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # DLLs loaded with the file, and at the first call
 
 
 def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
-    """Return the lower-case names of the DLLs that a PE file needs, None if it is no PE file."""
+    """Return the DLLs that a PE file needs, in lower case, or None for another file format."""
     with path.open("rb") as stream:
         if stream.read(len(_DOS_MAGIC)) != _DOS_MAGIC:
             return None
@@ -132,7 +132,7 @@ def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
 
 
 def classify_dlls(names: Iterable[str]) -> SystemDlls | None:
-    """Group x86-64 DLLs by provider, with the lists of delvewheel; None if these are unreadable."""
+    """Group x86-64 DLLs by their provider. Return None if delvewheel's lists are unreadable."""
     dlls = frozenset(names)
     try:
         lists: Any = importlib.import_module("delvewheel._dll_list")

@@ -20,7 +20,7 @@ _FORMAT_SYMBOL = re.compile(rb"__(?:NULL_)?IMPORT_DESCRIPTOR|\x7f")
 
 
 def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
-    """Return the symbols that a library exports, None if it has another format (macOS, a DLL).
+    """Return the symbols that a library exports, or None for another format (macOS, a DLL).
 
     Symbols in an anonymous namespace and instantiations of C++ standard library templates are
     omitted: no other library can depend on them, but they would change the ABI fingerprint.
@@ -75,7 +75,7 @@ def _read_elf_symbols(stream: BinaryIO) -> set[bytes]:
 
 
 def _read_archive_symbols(stream: BinaryIO) -> set[bytes]:
-    """Return the symbols in the first linker member of an archive, which lists them."""
+    """Return the symbols that the first linker member of an archive lists."""
     header = stream.read(_LINKER_MEMBER_HEADER)
     if not (header.startswith(b"/ ") and header.endswith(b"`\n")):
         raise ValueError("the archive has no list of symbols")

@@ -22,11 +22,11 @@ _LOADER_LIBRARY = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # the dynamic load
 
 @dataclass(frozen=True)
 class TargetEnvironment:
-    """What provides the libraries outside a wheel on another machine.
+    """The environment on another machine, which must provide the libraries that a wheel lacks.
 
-    `system` and `windows` are the libraries that every manylinux system, or Windows and Python,
-    have; None if unknown. `against` is the torch version that an extension was built against.
-    `cuda` are the CUDA major versions of the needed libraries.
+    `requires` are the wheel's requirements. `system` has the libraries of every manylinux system,
+    `windows` those of Windows and Python; each is None if unknown. `against` is the torch version
+    that an extension was built against. `cuda` are the CUDA major versions of needed libraries.
     """
 
     requires: Sequence[Requirement]
@@ -39,7 +39,7 @@ class TargetEnvironment:
 
 @dataclass(frozen=True)
 class ExternalLibrary:
-    """A library outside the wheel; `users` need this library, and `by` is the provider."""
+    """A library outside the wheel. `users` are the libraries that need it; `by` is its provider."""
 
     name: str
     users: tuple[str, ...]
@@ -52,7 +52,7 @@ def find_external_libraries(
 ) -> list[ExternalLibrary]:
     """Return the libraries outside the wheel that libraries in the wheel need, sorted by name.
 
-    The search is that of the loader, but only in the wheel and in NVIDIA's packages.
+    Libraries are searched as the loader does, but only in the wheel and in NVIDIA's packages.
     """
     machine = next((one.machine for one in libraries.values()), "")
     wheel_libraries = {str(_SITE_PACKAGES / name): linkage for name, linkage in libraries.items()}
@@ -111,7 +111,7 @@ def _check_nvidia_library(
     provider = nvidia_packages.find_declared_requirement(package, target.requires, majors)
     if provider and reached:
         return "passed", provider
-    if torch := _describe_torch(target):  # torch is imported first and loads them
+    if torch := _describe_torch(target):  # torch is imported first and loads NVIDIA's libraries
         return "passed", f"the packages of {torch}"
     if provider:
         return "failed", f"{provider} has it, but no RPATH leads to $ORIGIN/…/nvidia/…/lib"
@@ -120,7 +120,7 @@ def _check_nvidia_library(
 
 
 def _describe_torch(target: TargetEnvironment) -> str:
-    """Return how the wheel gets torch, whose libraries are loaded first; "" if it uses no torch."""
+    """Describe the torch that a wheel uses, or return "" if it uses none."""
     if any(canonicalize_name(one.name) == "torch" for one in target.requires):
         return "torch"
     built = f"torch {target.against} (used for the build, but not in Requires-Dist)"
@@ -138,7 +138,7 @@ _STEM_SPELLINGS = {"nvtoolsext": "nvToolsExt", "nvjitlink": "nvJitLink", "cublas
 def find_external_dlls(
     needed: Mapping[str, Sequence[str]], target: TargetEnvironment
 ) -> list[ExternalLibrary]:
-    """Return the DLLs outside the wheel that its libraries need (`needed`), sorted by name."""
+    """Return the DLLs outside the wheel that its libraries, the keys of `needed`, need."""
     target = replace(target, requires=select_applicable_requirements(target.requires, "windows"))
     own_names = {PurePosixPath(name).name.lower() for name in needed}
     users: dict[str, list[str]] = defaultdict(list)
@@ -150,7 +150,7 @@ def find_external_dlls(
 
 
 def find_dll_package(name: str) -> nvidia_packages.NvidiaPackage | None:
-    """Return the NVIDIA package that contains the DLL `name` (lower case), None if unknown."""
+    """Return the NVIDIA package that contains the DLL `name`, in lower case, or None."""
     if not (match := _NUMBERED_DLL.fullmatch(name)):
         return None
     stem = "cudnn" if match["stem"].startswith("cudnn_") else match["stem"]

@@ -26,10 +26,10 @@ _SAFE_URL_CHARACTERS = {"uv": "/!$&'()*+,;:=@[]|^~", "pip": "/:" if os.name == "
 def _build_installer_files(
     own: Mapping[str, bytes], old: Iterable[PurePath], new: Path
 ) -> dict[str, bytes] | None:
-    """Return the installer's files for the wheel `new` by name, None if their format is unknown.
+    """Return the installer's files for the wheel `new`, or None if their format is unknown.
 
-    `own` are the present files. They must be as expected for the previous wheel, at a path in
-    `old`.
+    `own` has the contents of the present files by name. These must be what the installer writes
+    for the previous wheel, installed from one of the paths `old`.
     """
     contents = dict(own)
     installer = own.get("INSTALLER", b"").decode().strip()
@@ -46,7 +46,7 @@ def _build_installer_files(
 
 
 def _build_direct_url(present: bytes, installer: str, old: Iterable[PurePath], new: Path) -> bytes:
-    """Return direct_url.json (PEP 610) for the new wheel; raise an error for an unknown format."""
+    """Return direct_url.json (PEP 610) for the new wheel. Raises an error for unknown formats."""
 
     def format_direct_url(wheel: PurePath, digest: str) -> bytes:
         path = f"/{wheel.as_posix().removeprefix('/')}"
@@ -92,7 +92,7 @@ class _StagedFiles:
         self._paths: dict[str, Path] = {}
 
     def unpack_members(self, wheel: ZipFile, names: Iterable[str]) -> None:
-        """Extract `names` with the default file mode and executable bits, like uv and pip."""
+        """Extract the members `names`. Keep only the executable bits of modes, as uv and pip do."""
         recorded = wheel_archive_io.read_record(wheel)
         for name in names:
             member = wheel.getinfo(name)
@@ -106,23 +106,24 @@ class _StagedFiles:
             self.rows[name] = RecordRow(name, digest, str(member.file_size))
 
     def write_file(self, name: str, data: bytes) -> None:
-        """Stage a file with the content `data`, instead of any staged file of the same name."""
+        """Stage a file with the content `data`. It replaces a staged file of the same name."""
         path = self._paths[name] = self.folder / f"{len(self._paths)}"
         path.write_bytes(data)
         digest = wheel_record.encode_digest(hashlib.sha256(data).digest())
         self.rows[name] = RecordRow(name, digest, str(len(data)))
 
     def move_into_place(self, name: str, target: Path) -> None:
-        """Move a staged file to `target`, and replace an existing file there."""
+        """Move a staged file to `target`, replacing any existing file."""
         target.parent.mkdir(parents=True, exist_ok=True)
         os.replace(self._paths[name], target)  # noqa: PTH105 - a test patches this call
 
 
 @dataclass(frozen=True)
 class WheelUpdate:
-    """An update of the installation `here` from the wheel `before` to `wheel`, both verified.
+    """An update of the installation `here` from the wheel `before` to the wheel `wheel`.
 
-    `before` may have been installed from any of `places`. `scratch` is a temporary directory.
+    Both wheels are verified. `before` may have been installed from any of the paths `places`.
+    `scratch` is a temporary directory. `python` is the interpreter of the installation.
     """
 
     here: InstalledWheel
@@ -135,7 +136,7 @@ class WheelUpdate:
 
 
 def update_installed_wheel(update: WheelUpdate) -> int | None:
-    """Update the installation; return the number of changed files, None if pip or uv must do it."""
+    """Update the files and return how many changed, or None if pip or uv must install the wheel."""
     with ZipFile(update.before) as old, ZipFile(update.wheel) as new:
         change = installed_wheel_io.compare_wheels(update.here, old, new)
         paths = [update.here.info / name for name in installed_wheel_io.INSTALLER_FILES]
@@ -149,7 +150,7 @@ def update_installed_wheel(update: WheelUpdate) -> int | None:
             for name, data in installer_files.items():
                 staged.write_file(f"{change.info}/{name}", data)
             _swap_files(update, change, staged)
-        except OSError:  # a file in use or a directory at this path: the installer reports this
+        except OSError:  # such as a file in use: the installer reports this problem
             return None
     return len(change.written) + len(change.vanished)
 
@@ -182,7 +183,7 @@ def _swap_files(update: WheelUpdate, change: WheelDifference, staged: _StagedFil
 
 
 def _remove_bytecode(path: Path) -> None:
-    """Remove the bytecode of a source file, because Python may use stale bytecode."""
+    """Remove the bytecode of a changed source file: Python may load outdated bytecode."""
     if path.suffix == ".py":
         for bytecode in (path.parent / "__pycache__").glob(f"{glob.escape(path.stem)}.*.pyc"):
             bytecode.unlink()

@@ -17,8 +17,8 @@ _API_META = {"api-version": "1.1"}
 class IndexFile:
     """A wheel on the index.
 
-    `metadata` is the sha256 of the METADATA file. `uploaded` is in UTC (`2026-11-22T10:00:00Z`).
-    `yanked` is the reason why the file was yanked, "" if it was not.
+    `metadata` is the sha256 of METADATA. `uploaded` is a time in UTC (`2026-11-22T10:00:00Z`).
+    `yanked` is the reason why the file was yanked, or "" for a file that was not yanked.
     """
 
     filename: str
@@ -36,7 +36,7 @@ class IndexFile:
 
 
 def format_project_page(name: str, files: Iterable[IndexFile]) -> str:
-    """Return the page of the project `name` as JSON."""
+    """Return the JSON page of the project `name`, which lists `files`."""
     sorted_files = sorted(files, key=lambda file: file.filename)
     entries = [
         {
@@ -56,12 +56,12 @@ def format_project_page(name: str, files: Iterable[IndexFile]) -> str:
 
 
 def format_project_list(names: Iterable[str]) -> str:
-    """Return the list of projects as JSON."""
+    """Return the JSON page that lists all projects."""
     return _format_json_page({"projects": [{"name": name} for name in sorted(names)]})
 
 
 def parse_project_page(text: str) -> tuple[IndexFile, ...]:
-    """Return the files on a JSON page. Raises `ValueError` if torchyard did not write the page."""
+    """Return the files that a JSON page lists. Raises `ValueError` for an unknown format."""
     try:
         return tuple(
             IndexFile(
@@ -91,7 +91,7 @@ _REBUILD_LABEL = re.compile(
 
 
 def select_retained(files: Iterable[IndexFile], newest: int | None) -> tuple[IndexFile, ...]:
-    """Return the `newest` rebuilds of each release, Python, platform, CUDA and GPU, or all."""
+    """Return the `newest` rebuilds (None: all) of each release, Python, platform, CUDA and GPU."""
     kinds: dict[tuple[str, ...], list[IndexFile]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.uploaded):
         name, version, build, tags = parse_wheel_filename(file.filename)

@@ -1,4 +1,4 @@
-"""Inspect an installed distribution by names, sizes and times of its files, not by contents."""
+"""Inspect an installed distribution by the names, sizes and times of files, not the contents."""
 
 import stat
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tasks.wheels.wheel_record import RecordRow
 
 @dataclass(frozen=True)
 class InstalledWheel:
-    """An installed distribution, with the rows and the line ending of RECORD."""
+    """An installed distribution. `rows` are those of RECORD by path, `ending` its line ending."""
 
     site: Path
     info: Path
@@ -23,7 +23,7 @@ class InstalledWheel:
 
 
 def hash_installed_record(site: Path, name: str) -> str:
-    """Return the sha256 of the installed package's RECORD, "" if there is not exactly one."""
+    """Return the sha256 of a package's RECORD, or "" if `_find_record` finds no RECORD."""
     record = _find_record(site, name)
     return files.read_artifact(record).sha256 if record else ""
 
@@ -37,7 +37,7 @@ def has_all_files(site: Path, name: str) -> bool:
 
 
 def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel | None:
-    """Return the distribution, None if modified or if the sha256 of RECORD is not `digest`."""
+    """Return the distribution, or None if modified or if `digest` is not the sha256 of RECORD."""
     record = _find_record(site, name)
     if not record or not digest or files.read_artifact(record).sha256 != digest:
         return None
@@ -62,7 +62,7 @@ def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel 
 
 
 def _find_record(site: Path, name: str) -> Path | None:
-    """Return the RECORD of a package, None if there is not exactly one or it is editable."""
+    """Return a package's RECORD, or None for no, several or editable installations."""
     infos = list(site.glob(f"{name}-*.dist-info"))
     others = [*site.glob(f"{name}*.egg-*"), *site.glob(f"__editable__.{name}-*")]
     record = infos[0] / "RECORD" if len(infos) == 1 and not others else None
@@ -80,10 +80,11 @@ _COMPARED_FIELDS = {
 
 @dataclass(frozen=True)
 class WheelDifference:
-    """The difference between an installed wheel and a new wheel; paths are as in RECORD.
+    """The difference between an installed wheel and a new wheel, with paths as in RECORD.
 
-    `described` are the files in `info`, the new dist-info directory. `written` and `vanished` are
-    changed and removed files outside it. `kept` are the rows of installed scripts and bytecode.
+    `info` is the new dist-info directory, and `described` are its files. `written` and `vanished`
+    are the changed and the removed files outside of `info`. `rows` are the rows of the new wheel.
+    `kept` are the present rows of scripts and bytecode, which the installer added.
     """
 
     info: str
@@ -95,7 +96,7 @@ class WheelDifference:
 
 
 def compare_wheels(here: InstalledWheel, old: ZipFile, new: ZipFile) -> WheelDifference | None:
-    """Return the difference from the installed `old` to `new`, None if an installer is needed."""
+    """Compare the installed wheel `old` to `new`. Return None if an installer must update it."""
     (old_info, before), (info, after) = _read_record_rows(old), _read_record_rows(new)
     old_rows = {path: row for path, row in before.items() if path != f"{old_info}/RECORD"}
     same_metadata = _read_compared_metadata(old, old_info) == _read_compared_metadata(new, info)
@@ -120,7 +121,7 @@ def compare_wheels(here: InstalledWheel, old: ZipFile, new: ZipFile) -> WheelDif
 
 
 def find_bytecode_source(bytecode: str) -> str:
-    """Return the source of a bytecode file: `a/b.py` for `a/__pycache__/b.cpython-313.pyc`."""
+    """Return the source path of a bytecode file: `a/b.py` for `a/__pycache__/b.cpython-313.pyc`."""
     path = PurePosixPath(bytecode)
     return str(path.parent.parent / f"{path.name.partition('.')[0]}.py")
 
@@ -131,7 +132,7 @@ def is_bytecode(path: str) -> bool:
 
 
 def _read_record_rows(archive: ZipFile) -> tuple[str, dict[str, RecordRow]]:
-    """Return the name of dist-info, and the rows of RECORD by path; skip missing members."""
+    """Return the name of dist-info, and the rows of RECORD by path, for existing members only."""
     record = next(n for n in archive.namelist() if n.endswith(".dist-info/RECORD"))
     rows = wheel_record.parse_record(archive.read(record).decode("utf-8"))
     members = set(archive.namelist())

@@ -13,7 +13,7 @@ from tasks.core.errors import BadArtifactError
 from tasks.core.text_formatting import format_short_list
 from tasks.wheels.nvidia_packages import find_nvidia_package
 
-# "toolkit" includes NVIDIA's packages, "environment" all other Python packages, "build" the sources
+# "toolkit" includes NVIDIA's packages, "environment" the other packages, and "build" the sources
 LibraryOrigin = Literal["wheel", "toolkit", "environment", "build", "system", "driver"]
 
 
@@ -27,9 +27,9 @@ class ExportedSymbols:
 
 @dataclass(frozen=True)
 class ExportedSymbolsCache:
-    """wheel-symbols.json: the exported symbols of the last torch's libraries by RECORD digest.
+    """The content of wheel-symbols.json: the exported symbols of the last torch's libraries.
 
-    `reader` is the version of the code that read the symbols.
+    `libraries` has RECORD digests as keys. `reader` is the version of the code that read them.
     """
 
     reader: int
@@ -38,7 +38,7 @@ class ExportedSymbolsCache:
 
 @dataclass(frozen=True)
 class Linkage:
-    """The dynamic section of a library or program; `rpath` and `runpath` may contain `$ORIGIN`."""
+    """The dynamic section of a library or program. `rpath` and `runpath` may contain `$ORIGIN`."""
 
     machine: str
     soname: str = ""
@@ -49,7 +49,7 @@ class Linkage:
 
 @dataclass(frozen=True)
 class SystemDlls:
-    """Names of DLLs in lower case, grouped by their origin."""
+    """Names of DLLs in lower case, grouped by their provider: Windows, Python, or Visual C++."""
 
     windows: frozenset[str] = frozenset()
     python: frozenset[str] = frozenset()
@@ -58,9 +58,10 @@ class SystemDlls:
 
 @dataclass(frozen=True)
 class LinkageCache:
-    """wheel-linkages.json: the linkages of the last wheel's libraries by RECORD digest.
+    """The content of wheel-linkages.json: the linkages of the last wheel's libraries.
 
-    The linkage of a file that is not ELF is None. `reader` is the version of the reading code.
+    `libraries` has RECORD digests as keys, and None for a file that is not ELF. `reader` is the
+    version of the code that read the linkages.
     """
 
     reader: int
@@ -69,14 +70,14 @@ class LinkageCache:
 
 @dataclass(frozen=True)
 class PatchedLibraries:
-    """wheel-patched.json: RECORD digests after setting the RPATH, by digest before and RPATH."""
+    """wheel-patched.json: the digest of a library with a new RPATH, by old digest and RPATH."""
 
     libraries: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class LinkedLibrary:
-    """The origins of the libraries that a library needs, and of its absolute (RPATH) paths."""
+    """The origin of each library that a library needs, and of each absolute path in its RPATH."""
 
     needed: Mapping[str, LibraryOrigin]
     paths: Mapping[str, LibraryOrigin]
@@ -84,7 +85,7 @@ class LinkedLibrary:
 
 @dataclass(frozen=True)
 class WheelLibraries:
-    """wheel-libraries.json, for the user: what each library of a wheel needs, with the origins."""
+    """The content of wheel-libraries.json: for the user, what each library of `wheel` needs."""
 
     wheel: str
     libraries: Mapping[str, LinkedLibrary]
@@ -95,7 +96,7 @@ _OPENED_FIRST = ("torch/lib/libtorch_global_deps.", "torch/_C.")  # opened by to
 
 @dataclass(frozen=True)
 class LoadedLibrary:
-    """A library (or the interpreter) in a process; `by` is the library that loaded it, or None."""
+    """A loaded library or interpreter. `by` is the library that loaded it, None if no library."""
 
     place: str
     linkage: Linkage
@@ -104,10 +105,10 @@ class LoadedLibrary:
 
 @dataclass(frozen=True)
 class LibrarySearch:
-    """The search path of the loader, except RPATH and RUNPATH; `path` is LD_LIBRARY_PATH.
+    """The search path of the loader, except RPATH and RUNPATH. `path` is LD_LIBRARY_PATH.
 
-    `cache` maps library names to files. `folders` are searched last. `look` returns the linkage of
-    a file, None if there is no library.
+    `cache` maps library names to files. The default directories `folders` are searched last.
+    `look` returns the linkage of the library at a path, or None if no library is there.
     """
 
     path: tuple[str, ...]
@@ -118,7 +119,7 @@ class LibrarySearch:
 
 @dataclass(frozen=True)
 class LibraryNeed:
-    """A need of `library` for the library `name`, found as the file `place`, None if not found."""
+    """A library `name` that `library` needs. `place` is the file found for it, or None."""
 
     library: str
     name: str
@@ -127,7 +128,7 @@ class LibraryNeed:
 
 def sort_by_load_order(libraries: Mapping[str, Linkage]) -> list[str]:
     """Return the libraries in the order in which they are loaded."""
-    # first what torch opens first, then what no library needs, then what others load
+    # first the libraries that torch opens first, then those that no other library needs
     needed = {name for linkage in libraries.values() for name in linkage.needed}
 
     def compute_rank(name: str) -> tuple[bool | str, ...]:
@@ -138,7 +139,7 @@ def sort_by_load_order(libraries: Mapping[str, Linkage]) -> list[str]:
 
 
 def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) -> list[LibraryNeed]:
-    """Return the needs of all libraries when `libraries` are loaded in this order in one process.
+    """Load `libraries` in this order, as one process would; return what each library needs.
 
     A need is met if the search for any library finds the file, because the order in which Python
     opens libraries is unknown. A library that is only opened directly meets no need.
@@ -216,10 +217,9 @@ def resolve_library_origins(
     needs: Sequence[LibraryNeed],
     owner: Callable[[str], LibraryOrigin],
 ) -> WheelLibraries:
-    """Return the libraries that each library of the wheel needs, with the origins of all.
+    """Return what each library of the wheel needs, with the origin of each needed library.
 
-    Raises `BadArtifactError` if a needed library is not found. `owner` returns the origin of a
-    file.
+    `owner` returns the origin of a file. Raises `BadArtifactError` if a needed library is missing.
     """
     users: dict[str, list[str]] = defaultdict(list)  # of the libraries that are not found
     for need in needs:
@@ -243,7 +243,7 @@ def resolve_library_origins(
 
 
 def is_driver_library(name: str) -> bool:
-    """Return True for a library of the GPU driver, which a build machine without a GPU lacks."""
+    """Return True for a library of the GPU driver. A machine without a GPU does not have these."""
     return name.startswith(_DRIVER_LIBRARIES)
 
 
@@ -265,7 +265,7 @@ def _build_missing_error(
 
 
 def summarize_libraries(found: WheelLibraries) -> str:
-    """Return what another machine must provide: `9 libraries; from the system: libblas.so.3`."""
+    """Describe what another machine must provide: `9 libraries; from the system: libblas.so.3`."""
     count = len(found.libraries)
     parts = [f"{count} libraries" if count != 1 else "1 library"]
     needed = {need for linked in found.libraries.values() for need in linked.needed.items()}
@@ -276,7 +276,7 @@ def summarize_libraries(found: WheelLibraries) -> str:
 
 
 def needs_toolkit_libraries(found: WheelLibraries) -> bool:
-    """Return True if any library needs a CUDA library of the system or the CUDA toolkit."""
+    """Return True if a library needs a CUDA library that comes from the system or the toolkit."""
     needed = (one for linked in found.libraries.values() for one in linked.needed.items())
     local = {"system", "toolkit"}
     return any(find_nvidia_package(name) and origin in local for name, origin in needed)

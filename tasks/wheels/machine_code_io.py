@@ -1,4 +1,4 @@
-"""Read for which GPU architectures a shared library contains code, with or without cuobjdump."""
+"""Read the GPU architectures for which a shared library has code, with or without cuobjdump."""
 
 import mmap
 import re
@@ -27,7 +27,7 @@ _PE_ENTRY = struct.Struct("<8s8xII")  # fields: name, size in the file, offset
 
 
 def _read_sections(data: BinaryData) -> Iterator[_Section]:
-    """Yield the sections of a file; raise `ValueError` or `struct.error` if it is damaged."""
+    """Yield the sections of a file. Raises `ValueError` or `struct.error` for a damaged file."""
     if data[: len(ELF_MAGIC)] == ELF_MAGIC:
         yield from _read_elf_sections(cast("BinaryIO", data))  # mmap has all methods that are used
     elif data[: len(_PE_MAGIC)] == _PE_MAGIC:
@@ -66,14 +66,14 @@ _CUOBJDUMP_LINE = re.compile(r"(?m)^(ELF|PTX) file\s+\d+: .*\b(sm_\d+[af]?)\.(?:
 
 @dataclass(frozen=True)
 class MachineCodeImages:
-    """The number of device code images in a library for each architecture."""
+    """The device code images in a library: the number of cubins and PTX images per architecture."""
 
     cubins: Counter[Arch]
     ptx: Counter[Arch]
 
     @property
     def code(self) -> MachineCode:
-        """Return the architectures without the numbers of images."""
+        """Return the architectures that have at least one image."""
         return MachineCode(frozenset(self.cubins), frozenset(self.ptx))
 
     @property
@@ -107,14 +107,14 @@ _ARCH_SUFFIXES = {0: "", 0x100000: "a", 0x200000: "f"}
 
 
 def has_device_code(library: PurePath) -> bool:
-    """Return True if a library has a section for device code; the content is not read."""
+    """Return True if a library has a section for device code. The section is not read."""
     names = (*_LINKED_SECTIONS, *_RELOCATABLE_SECTIONS)
     with _open_library(library) as data:
         return any(name in names for name, _, _ in _read_sections(data))
 
 
 def read_fatbin_images(library: PurePath) -> MachineCodeImages:
-    """Return the images of a library without cuobjdump; raise `BadArtifactError` if unreadable."""
+    """Return the images of a library, read without cuobjdump. Raises `BadArtifactError`."""
     images = MachineCodeImages(Counter(), Counter())
     with _open_library(library) as data:
         sections = list(_read_sections(data))
@@ -150,7 +150,7 @@ def _build_missing_error(library: PurePath) -> BadArtifactError:
 
 
 def _count_images(found: MachineCodeImages, data: BinaryData, offset: int, end: int) -> None:
-    """Add the images in a section to `found`; raise `ValueError` for an unknown format."""
+    """Add the images from `offset` to `end` to `found`. Raises `ValueError` for unknown formats."""
     while 0 <= (offset := data.find(_FATBIN_MAGIC, offset, end)) <= end - _CONTAINER_HEADER.size:
         _, version, header, size = _CONTAINER_HEADER.unpack_from(data, offset)
         at, offset = offset + header, offset + header + size
@@ -169,12 +169,12 @@ def _count_images(found: MachineCodeImages, data: BinaryData, offset: int, end: 
 
 @dataclass(frozen=True)
 class MachineCodeReader:
-    """A reader of device code; `cuobjdump` is a path, "" if the code is read without cuobjdump."""
+    """A reader of device code. `cuobjdump` is the path of the tool, or "" to read without it."""
 
     cuobjdump: str = ""
 
     def read_images(self, library: PurePath) -> MachineCodeImages:
-        """Return the images of a library; raise `BadArtifactError` if the file is unreadable."""
+        """Return the images of a library. Raises `BadArtifactError` for an unreadable file."""
         if not self.cuobjdump:
             return read_fatbin_images(library)
         if not Path(library).is_file():

@@ -1,7 +1,8 @@
-"""Map libraries to NVIDIA's packages, with package names and directories per CUDA version.
+"""Map libraries to NVIDIA's packages, with the package name and folder for each CUDA version.
 
-Up to CUDA 12, nvidia-cublas-cu12 has `nvidia/cublas/lib`. From CUDA 13 on, the packages of the
-toolkit have no -cu13 and share `nvidia/cu13/lib`; cuDNN, NCCL and others keep the old scheme.
+Up to CUDA 12, the names end in -cu12, and each package has its own folder (`nvidia/cublas/lib`).
+From CUDA 13 on, the packages of the toolkit have no such suffix and share `nvidia/cu13/lib`;
+packages outside the toolkit, such as cuDNN and NCCL, keep the old scheme.
 """
 
 import re
@@ -21,11 +22,11 @@ _MIN_VERSION_PARTS = 3  # minimum number of parts in a version
 
 @dataclass(frozen=True)
 class NvidiaPackage:
-    """A package of NVIDIA; `name` is without `nvidia-` and `-cu12`.
+    """A package of NVIDIA. `name` is the package name without `nvidia-` and `-cu12`.
 
     `extra` is the extra of cuda-toolkit that installs the package, "" if there is none. `numbered`
-    tells whether library file names end in the whole version, in its beginning, or in another
-    number.
+    is "whole" if file names of its libraries end in the package version, "begin" if they end in
+    the beginning of the version, and "not" if they end in another number.
     """
 
     name: str
@@ -74,13 +75,13 @@ _NUMBERED_BY_CUDA = {
 
 
 def find_nvidia_package(library: str) -> NvidiaPackage | None:
-    """Return the NVIDIA package that contains a library file (libcublas.so.12), None if unknown."""
+    """Return the NVIDIA package that contains the file (libcublas.so.12), or None if unknown."""
     stem = library.partition(".so")[0]
     return _PACKAGES_BY_LIBRARY.get("libcudnn" if stem.startswith("libcudnn_") else stem)
 
 
 def find_package_by_distribution(name: str) -> NvidiaPackage | None:
-    """Return the package with the index name `name` (nvidia-cublas-cu12), None if unknown."""
+    """Return the package that an index calls `name` (nvidia-cublas-cu12), or None if unknown."""
     stem = re.sub(r"-cu\d+$", "", canonicalize_name(name).removeprefix("nvidia-"))
     return next((one for one in _PACKAGES_BY_LIBRARY.values() if one.name == stem), None)
 
@@ -88,7 +89,7 @@ def find_package_by_distribution(name: str) -> NvidiaPackage | None:
 def find_declared_requirement(
     of: NvidiaPackage, requires: Iterable[Requirement], majors: Collection[int] = ()
 ) -> str:
-    """Return the name of the requirement that installs the package `of`, "" if there is none.
+    """Return the name of the requirement that installs the package `of`, or "" without one.
 
     The requirement must be for one of the CUDA `majors`, or for any CUDA if `majors` is empty.
     """
@@ -108,25 +109,25 @@ def find_declared_requirement(
 def _allows_cuda_major(requirement: Requirement, major: int) -> bool:
     versions = [one.version.removesuffix(".*") for one in requirement.specifier]
     major_versions = [one for one in versions if one.partition(".")[0] == str(major)]
-    trials = (f"{major}.0", *major_versions, f"{major}.999")  # with lowest and highest
+    trials = (f"{major}.0", *major_versions, f"{major}.999")  # with the lowest and the highest
     return any(requirement.specifier.contains(one, prereleases=True) for one in trials)
 
 
 def parse_library_majors(library: str) -> Collection[int]:
-    """Return the CUDA major version in a library name (libcublas.so.12), () without one."""
+    """Return the CUDA major version in a library name (libcublas.so.12), () if it has none."""
     stem, _, numbers = library.partition(".so.")
     major = numbers.partition(".")[0]
     return (int(major),) if stem in _NUMBERED_BY_CUDA and major.isdigit() else ()
 
 
 def parse_distribution_majors(distribution: str) -> Collection[int]:
-    """Return the CUDA major versions for a package name; without -cu12, all from 13 on."""
+    """Return the CUDA majors of a package: the one in its suffix (-cu12), or all from 13 on."""
     match = re.search(r"-cu(\d+)$", distribution)
     return (int(match[1]),) if match else range(_SHARED_FOLDER_MAJOR, 100)
 
 
 def is_in_package_folder(place: PurePosixPath) -> bool:
-    """Return True for a library in its package directory: `nvidia/cublas/lib/libcublas.so.12`."""
+    """Return True for a library of an NVIDIA package: `nvidia/cublas/lib/libcublas.so.12`."""
     package = find_nvidia_package(place.name)
     match place.parts:
         case ("nvidia", folder, "lib", _) if package:
@@ -136,10 +137,10 @@ def is_in_package_folder(place: PurePosixPath) -> bool:
 
 
 def build_pinned_requirement(of: NvidiaPackage, cuda: str, file: str) -> str:
-    """Return the requirement for the package with the library `file` of CUDA `cuda`.
+    """Return a requirement that installs the library `file` for the CUDA release `cuda`.
 
-    `libcublas.so.12.4.5.8` → `nvidia-cublas-cu12==12.4.5.8`. If the name of the file has no whole
-    version, all versions with the same beginning or of that CUDA release are allowed.
+    For `libcublas.so.12.4.5.8`, it is `nvidia-cublas-cu12==12.4.5.8`. If the file name has only
+    the beginning of the version, or none, a version with that beginning or for `cuda` is allowed.
     """
     major, minor = cuda.split(".")[:2]
     numbers = _FILE_VERSION.search(file)

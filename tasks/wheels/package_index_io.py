@@ -27,7 +27,7 @@ from tasks.wheels.index_pages import IndexFile, select_retained
 
 
 def render_index_pages(templates: PurePath, listed: Iterable[IndexFile]) -> dict[str, str]:
-    """Return the texts of all pages by path in the index; the list of projects is last."""
+    """Return the text of each page by its path in the index. The list of projects comes last."""
     by_project: dict[str, list[IndexFile]] = defaultdict(list)
     for file in sorted(listed, key=lambda one: one.filename):
         by_project[canonicalize_name(file.filename.partition("-")[0])].append(file)
@@ -47,7 +47,7 @@ _REMOVAL_LIST = "leaving.json"
 
 
 def read_indexed_files(index: PurePath) -> dict[str, IndexFile]:
-    """Return the files on all pages by name. Raises `TorchyardError` for an unreadable page."""
+    """Return the files that all pages list, by name. Raises `TorchyardError` for a damaged page."""
     indexed: dict[str, IndexFile] = {}
     for page in sorted(Path(index).glob("simple/*/index.json")):
         try:
@@ -61,7 +61,7 @@ def read_indexed_files(index: PurePath) -> dict[str, IndexFile]:
 
 
 def add_wheel(index: PurePath, wheel: Path) -> IndexFile:
-    """Copy a wheel and METADATA to the index; return the entry to list on a page."""
+    """Copy a wheel and its METADATA to the index. Return the entry for the project's page."""
     metadata = wheel_archive_io.read_wheel_metadata(wheel)
     artifact = files.read_artifact(wheel)
     place = Path(index) / "files" / wheel.name
@@ -92,7 +92,7 @@ def _resolve_metadata_path(wheel: Path) -> Path:
 
 
 def yank_file(indexed: Mapping[str, IndexFile], filename: str, reason: str) -> dict[str, IndexFile]:
-    """Return the files with `filename` marked as yanked; a `reason` of "" removes the mark."""
+    """Return the files with `filename` yanked for `reason`, or no longer yanked if it is ""."""
     if filename not in indexed:
         near = difflib.get_close_matches(filename, indexed, n=3, cutoff=0.0)
         hint = f"name one of these wheels: {', '.join(near)}" if near else "run: doit publish"
@@ -101,7 +101,7 @@ def yank_file(indexed: Mapping[str, IndexFile], filename: str, reason: str) -> d
 
 
 def write_index(index: PurePath, templates: PurePath, listed: Collection[IndexFile]) -> None:
-    """Write the pages; remove each wheel that no page has listed for a day."""
+    """Write the pages for the files `listed`. Remove wheels that no page has listed for a day."""
     pages = render_index_pages(templates, listed)
     for name, page_text in pages.items():
         files.write_atomic(Path(index) / name, page_text)
@@ -123,7 +123,7 @@ def write_index(index: PurePath, templates: PurePath, listed: Collection[IndexFi
 
 
 def read_pending_removals(index: PurePath) -> dict[str, str]:
-    """Return the wheels to be removed, each with the time since which no page lists the wheel."""
+    """Return the wheels to remove later, each with the time when no page listed it any more."""
     path = Path(index) / _REMOVAL_LIST
     if not path.is_file():
         return {}
@@ -139,7 +139,7 @@ def _read_clock() -> datetime.datetime:
 
 
 def find_index_problems(index: PurePath, templates: PurePath, newest: int | None) -> Iterator[str]:
-    """Yield a message for each problem of the index. `newest` is publish.keep."""
+    """Yield a message for each problem of the index. `newest` is the setting publish.keep."""
     folder = Path(index)
     indexed = read_indexed_files(folder)
     expected = {f"files/{file.filename}": file.sha256 for file in indexed.values()}
@@ -172,7 +172,7 @@ _RSYNC_PASSES = (
 
 
 def is_local_index(dest: str) -> bool:
-    """Return True if `dest` is a local path: the index is written there and not uploaded."""
+    """Return True if `dest` is a local path, to which the index is written without an upload."""
     return _INDEX_PLACEHOLDER not in dest and not _REMOTE_DEST.fullmatch(dest)
 
 

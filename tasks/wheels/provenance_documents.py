@@ -24,7 +24,7 @@ _GITHUB_URL = "https://github.com/"
 
 
 def build_sbom(inputs: BuildInputs) -> str:
-    """Return the SBOM as JSON; equal inputs give equal bytes, including the serial number."""
+    """Return the SBOM as JSON. Equal inputs give equal texts, including the serial number."""
     from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415 - needed only for a new wheel
     from cyclonedx.model.component import Component  # noqa: PLC0415
     from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415
@@ -51,7 +51,7 @@ def _format_purl(kind: str, name: str, version: str) -> str:
 
 
 def _format_repository_purl(tree: SourceInfo) -> str:
-    """Return the package URL of a commit on GitHub, an empty string for any other source."""
+    """Return the package URL of a commit on GitHub, or an empty string for any other source."""
     if not tree.url.startswith(_GITHUB_URL) or not tree.commit:
         return ""
     path = tree.url.removeprefix(_GITHUB_URL).removesuffix("/").removesuffix(".git").lower()
@@ -59,7 +59,7 @@ def _format_repository_purl(tree: SourceInfo) -> str:
 
 
 def _build_components(inputs: BuildInputs) -> Iterator[Component]:
-    """Yield the sources in the wheel, then the tools and packages that only the build used."""
+    """Yield the components: the sources, then the tools and packages that only the build used."""
     tree = inputs.tree
     properties = {"repository": tree.url, "edits": tree.edits}
     yield _build_component(
@@ -89,7 +89,7 @@ def _build_components(inputs: BuildInputs) -> Iterator[Component]:
 
 
 def _parse_pinned_packages(inputs: BuildInputs) -> dict[str, str]:
-    """Return the versions of the packages from which the CUDA toolkit was installed, by name."""
+    """Return the name and version of each package from which the CUDA toolkit was installed."""
     requirements = map(Requirement, inputs.packages)
     return {one.name: str(one.specifier).removeprefix("==") for one in requirements}
 
@@ -160,7 +160,7 @@ def build_statement(inputs: BuildInputs, artifact: Artifact, invocation: Invocat
 
 
 def _list_dependencies(inputs: BuildInputs, installed: Mapping[str, str]) -> Iterator[_JsonObject]:
-    """Yield the sources, the tools, and the packages, those of the CUDA toolkit first."""
+    """Yield the sources, then the tools, the packages of the CUDA toolkit, and other packages."""
     tree = inputs.tree
     digest = {"gitCommit": tree.commit, "sha256": tree.digest}
     yield {
@@ -189,19 +189,19 @@ def _list_dependencies(inputs: BuildInputs, installed: Mapping[str, str]) -> Ite
         yield {"name": f"package:{name}", "uri": _format_purl("pypi", name, version)}
 
 
-# Entries in both SBOM and statement. Each document also lists packages that the other may lack
+# The entries that the SBOM and the statement must share. Packages may be in only one of them
 _COMPARED_PARTS = ("source", "submodule:", "patch:", "torch", "cuda", "compiler:")
 
 
 def _find_value(document: Any, *path: str) -> Any:
-    """Return the value at a path of keys in a JSON document, None if a key is missing."""
+    """Return the value at a path of keys in a JSON document, or None if a key is missing."""
     for key in path:
         document = document.get(key) if isinstance(document, Mapping) else None
     return document
 
 
 def find_list(document: Any, *path: str) -> list[Any]:
-    """Return the list at a path of keys in a JSON document, [] if there is no list."""
+    """Return the list at a path of keys in a JSON document, or [] if there is no list."""
     value = _find_value(document, *path)
     return value if isinstance(value, list) else []
 
@@ -233,7 +233,7 @@ def find_torch_version(sbom: Mapping[str, Any] | None) -> str:
 def find_differences(
     sbom: Mapping[str, Any], name: str, version: str, statement: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Yield each difference of an SBOM from METADATA (`name`, `version`) or the statement."""
+    """Yield how an SBOM differs from METADATA (`name`, `version`) and from `statement`."""
     component = _find_value(sbom, "metadata", "component")
     sbom_name, sbom_version = (_find_value(component, key) for key in ("name", "version"))
     if canonicalize_name(str(sbom_name)) != canonicalize_name(name):

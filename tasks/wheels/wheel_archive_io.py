@@ -20,7 +20,7 @@ LIBRARY_SUFFIXES = (".so", ".pyd", ".dll", ".dylib")
 
 
 def verify_wheel(wheel: PurePath, python_version: str) -> Mapping[str, str]:
-    """Verify tags and RECORD of a wheel; return the RECORD digests by path, or raise an error."""
+    """Verify the tags and members of a wheel. Return the RECORD digests, or raise an error."""
     require_tags(wheel, python_version)
     with open_wheel(wheel) as archive:
         require_recorded(archive, recorded := read_record(archive), wheel)
@@ -46,7 +46,7 @@ def open_wheel(wheel: PurePath) -> Iterator[ZipFile]:
 
 
 def require_tags(wheel: PurePath, python_version: str) -> None:
-    """Raise `BadArtifactError` unless the wheel is for `python_version` on this platform."""
+    """Raise `BadArtifactError` unless the wheel supports `python_version` on this platform."""
     try:
         _, _, _, wheel_tags = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename as error:
@@ -69,13 +69,13 @@ def list_libraries(recorded: Mapping[str, str]) -> Iterator[str]:
 
 
 def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str, ...] = ()) -> str:
-    """Return a digest of all members of a wheel except metadata and `version_files`."""
+    """Return a digest of all members of a wheel except dist-info and the paths `version_files`."""
     names = [n for n in recorded if ".dist-info/" not in n and n not in version_files]
     return compute_text_sha256(format_canonical_json({name: recorded[name] for name in names}))
 
 
 def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
-    """Return the digests in an installed RECORD by path, {} if there is no RECORD (conda)."""
+    """Return the digests in a package's RECORD by path, {} if it has no RECORD (as from conda)."""
     for record in Path(site_packages).glob(f"{name}-*.dist-info/RECORD"):
         rows = wheel_record.parse_record(record.read_text(encoding="utf-8"))
         return {path: digest for path, digest, _ in rows}
@@ -89,7 +89,7 @@ def read_record(archive: ZipFile) -> dict[str, str]:
 
 
 def find_dist_info_file(archive: ZipFile, name: str) -> str:
-    """Return the path of a dist-info file. Raises `BadArtifactError` unless exactly one exists."""
+    """Return the path of the dist-info file `name`. Raises `BadArtifactError` unless one exists."""
     suffix = f".dist-info/{name}"
     members = [one for one in archive.namelist() if one.count("/") == 1 and one.endswith(suffix)]
     if len(members) != 1:
@@ -99,13 +99,13 @@ def find_dist_info_file(archive: ZipFile, name: str) -> str:
 
 
 def read_wheel_metadata(wheel: Path) -> str:
-    """Return METADATA of a wheel. Raises `BadArtifactError` if METADATA is missing."""
+    """Return the text of a wheel's METADATA. Raises `BadArtifactError` if METADATA is missing."""
     with open_wheel(wheel) as archive:
         return archive.read(find_dist_info_file(archive, "METADATA")).decode("utf-8")
 
 
 def require_member_digest(member: ZipInfo, recorded: Mapping[str, str], wheel: PurePath) -> str:
-    """Return the RECORD digest of a member, "" if it is a directory, RECORD or a signature."""
+    """Return a member's RECORD digest, or "" for a directory, RECORD or a signature."""
     name = member.filename
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:
@@ -129,7 +129,7 @@ def hash_member(archive: ZipFile, member: ZipInfo) -> str:
 
 
 def copy_and_hash(source: IO[bytes], target: IO[bytes] | None) -> str:
-    """Copy `source` to `target`, if not None, and return the sha256 in the notation of RECORD."""
+    """Copy `source` to `target`, unless None, and return the sha256 in the notation of RECORD."""
     digest = hashlib.sha256()
     while chunk := source.read(_READ_CHUNK):
         digest.update(chunk)

@@ -27,7 +27,7 @@ _Outcome = tuple[CheckStatus, str, str]  # status, detail, remedy
 
 @dataclass(frozen=True)
 class RecordedWheel:
-    """The artifact in a manifest of a profile, with the GPU architectures of each library.
+    """The wheel that a profile's manifest records, with the GPU architectures of each library.
 
     `artifact` is None if the profile did not build the wheel; `why` is then the reason.
     """
@@ -40,7 +40,7 @@ class RecordedWheel:
 def check_wheel(
     wheel: WheelInfo, recorded: RecordedWheel, knowledge: Knowledge
 ) -> Iterator[ValidationResult]:
-    """Yield the results of all checks; the contents of a damaged wheel are not checked."""
+    """Yield the results of all checks. The contents of a damaged wheel are not checked."""
     if wheel.problem:
         yield ValidationResult("RECORD", "failed", wheel.problem, _FETCH_HINT)
     else:
@@ -132,7 +132,7 @@ def _format_library_archs(libraries: Mapping[str, Iterable[str]]) -> str:
 def _find_missing_code(
     wheel: WheelInfo, targets: Sequence[Arch], knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a message for each library (of torch, libtorch_cuda only) without code for a target."""
+    """Yield a message for each library without code for a target; for torch, check only kernels."""
     is_torch = wheel.name == "torch"
     checked = {n: i for n, i in wheel.images.items() if not is_torch or _KERNEL_LIBRARY in n}
     if targets and not checked and is_torch:

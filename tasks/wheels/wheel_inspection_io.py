@@ -1,4 +1,4 @@
-"""Read from a wheel everything that the checks of the wheel need."""
+"""Read a wheel's contents, as far as its checks need them."""
 
 import json
 import tempfile
@@ -25,12 +25,12 @@ from tasks.wheels.provenance_documents import SBOM_PATH
 
 @dataclass(frozen=True)
 class WheelInfo:
-    """The contents of a wheel; the mappings have the paths of libraries as keys.
+    """The contents of a wheel. `linkages`, `images`, `unreadable` and `dlls` are by library path.
 
     `problem` describes a mismatch between RECORD and the members, "" if they match. `sbom` and
-    `statement` are None if missing, {} if unreadable. `dlls` are the DLLs that each Windows library
-    needs. `images` is for libraries with device code, `unreadable` has error messages. `system` and
-    `windows` are the libraries that every Linux or Windows machine has, None if unknown.
+    `statement` are None if missing, {} if unreadable. `dlls` has the DLLs that a Windows library
+    needs, `images` the images of a library with device code, `unreadable` the error messages.
+    `system` and `windows` are the libraries of every Linux or Windows machine, None if unknown.
     """
 
     artifact: Artifact
@@ -49,7 +49,7 @@ class WheelInfo:
 
 
 def inspect_wheel(wheel: Path, reader: MachineCodeReader) -> WheelInfo:
-    """Return the contents of a wheel; for an invalid wheel, `problem` describes the error."""
+    """Return the contents of a wheel. For an invalid wheel, their `problem` describes the error."""
     show_progress(f"reading {wheel.name}")
     artifact = files.read_artifact(wheel)
     stated = wheelhouse_io.resolve_statement_path(wheel)

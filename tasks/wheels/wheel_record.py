@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class RecordRow(NamedTuple):
-    """A file with its digest (`sha256=…`) and size in bytes, both "" if RECORD or bytecode."""
+    """A file with digest (`sha256=…`) and size in bytes, both "" for RECORD and bytecode."""
 
     path: str
     digest: str = ""
@@ -23,7 +23,7 @@ def parse_record(text: str) -> Iterator[RecordRow]:
 
 
 def format_record(listed: Iterable[RecordRow], ending: str) -> str:
-    """Return the sorted text of RECORD; `ending` is LF as in uv or CR LF as in pip."""
+    """Return the text of RECORD with sorted rows. `ending` is the line ending: LF or CR LF."""
     stream = io.StringIO(newline="")
     csv.writer(stream, lineterminator=ending).writerows(sorted(listed))
     return stream.getvalue()
@@ -35,7 +35,7 @@ def encode_digest(digest: bytes) -> str:
 
 
 def convert_to_hex(digest: str) -> str:
-    """Return a RECORD digest in hexadecimal, "" if the digest is not a sha256."""
+    """Return a RECORD digest in hexadecimal, or "" if the digest is not a sha256."""
     kind, _, text = digest.partition("=")
     if kind != "sha256":
         return ""

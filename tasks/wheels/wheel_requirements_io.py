@@ -23,7 +23,7 @@ print(json.dumps(dict(reversed(found))))
 
 
 def list_installed_packages(python: str, overlay: PurePath | None = None) -> Mapping[str, str]:
-    """Return the package versions that `python` finds; `overlay` is searched first."""
+    """Return the version of each package that `python` finds, first in the folder `overlay`."""
     env = {**shell.build_host_env(), **({"PYTHONPATH": str(overlay)} if overlay else {})}
     argv = (python, "-c", _LIST_PACKAGES_SCRIPT)
     listing = shell.capture_output(Command(argv, env, "list the installed packages"))
@@ -33,7 +33,7 @@ def list_installed_packages(python: str, overlay: PurePath | None = None) -> Map
 def find_missing_requirements(
     lines: Iterable[str], installed: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the requirements that no installed version satisfies."""
+    """Return the requirements in `lines` that no package in `installed` (name to version) meets."""
     missing = []
     for line in lines:
         requirement = Requirement(line)

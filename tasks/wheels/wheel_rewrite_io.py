@@ -22,7 +22,7 @@ SIGNATURE_FILES = ("RECORD.jws", "RECORD.p7s")  # signatures of the old RECORD
 
 
 def _list_replaced_members(archive: ZipFile, added: Iterable[str]) -> set[str]:
-    """Return the members of a wheel that must not be copied before `_write_dist_info`."""
+    """Return the members not to copy, because `_write_dist_info` writes `added` and RECORD."""
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
     info = listing.removesuffix("RECORD")
     return {listing, *(f"{info}{name}" for name in (*added, *SIGNATURE_FILES))}
@@ -31,9 +31,9 @@ def _list_replaced_members(archive: ZipFile, added: Iterable[str]) -> set[str]:
 def _write_dist_info(
     out: ZipFile, archive: ZipFile, added: Mapping[str, bytes], changed: Sequence[RecordRow] = ()
 ) -> Mapping[str, str]:
-    """Write `added` and an updated RECORD as the last members of `out`; return the RECORD digests.
+    """Write the files `added` and the new RECORD at the end of `out`. Return the RECORD digests.
 
-    `changed` are the new rows of members whose content differs from `archive`.
+    `changed` are the new RECORD rows of members whose content differs from `archive`.
     """
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
     # The new members get the time and mode of RECORD
@@ -48,7 +48,7 @@ def _write_dist_info(
 
 
 def _write_member(out: ZipFile, like: ZipInfo, name: str, content: bytes) -> RecordRow:
-    """Write a member with the time and mode of the member `like`; return the RECORD row."""
+    """Write a member with the time and mode of the member `like`, and return its RECORD row."""
     out.writestr(_build_member_info(like, ZIP_DEFLATED, name), content)
     digest = wheel_record.encode_digest(hashlib.sha256(content).digest())
     return RecordRow(name, digest, str(len(content)))
@@ -57,16 +57,16 @@ def _write_member(out: ZipFile, like: ZipInfo, name: str, content: bytes) -> Rec
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")  # precedes the data of each member
 _COPY_CHUNK = 1 << 20
 _ENCRYPTED_FLAG = 1
-# The compressed members of the previous wheel by name and digest, each with the archive
+# The compressed members of the previous wheel by name and digest, each with its archive
 _ReusableMember = tuple[ZipFile, ZipInfo]
 _ReusableMembers = Mapping[tuple[str, str], _ReusableMember]
 
 
 @dataclass(frozen=True)
 class MemberReplacement:
-    """A new content of a member, in a temporary file that `make` writes.
+    """A new content for a member. `make` writes the content to a temporary file, if needed.
 
-    `digest` is the sha256 of the content, an empty string if it is unknown.
+    `digest` is the sha256 of the content in the notation of RECORD, or "" if it is unknown.
     """
 
     digest: str
@@ -88,11 +88,11 @@ def compress_wheel(
     added: Mapping[str, bytes] | None = None,
     instead: Mapping[str, MemberReplacement] | None = None,
 ) -> Mapping[str, str]:
-    """Compress `wheel` in place, atomically; return the sha256 of all members by path.
+    """Compress `wheel` in place, atomically, and return the RECORD digests by path.
 
-    Members that are also in `before`, the previous, verified wheel, are copied from there; all
-    others are verified. Order, times and modes are kept. `added` are files to add to dist-info.
-    `instead` maps members to replacements. Raises `BadArtifactError`.
+    Members that are unchanged since `before`, the previous verified wheel, are copied from it; all
+    others are verified. Order, times and modes are kept. `added` has the contents of files to add
+    to dist-info. `instead` maps members to replacements. Raises `BadArtifactError`.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
     previous = ZipFile(before) if before else nullcontext()
@@ -130,7 +130,7 @@ def _list_reusable_members(archive: ZipFile) -> Iterator[tuple[tuple[str, str], 
 
 
 def _copy_raw_member(out: ZipFile, member: ZipInfo, source: ZipFile, known: ZipInfo) -> bool:
-    """Copy the compressed bytes of `known` as `member`; return False if the content differs."""
+    """Copy the compressed bytes of `known` in `source` as `member`. Return False if impossible."""
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
         return False
@@ -176,7 +176,7 @@ def _write_replacement(
 
 
 def _write_stream(out: ZipFile, info: ZipInfo, source: IO[bytes]) -> str:
-    """Write a member and return the digest; keep an external_attr of 0 despite ZipFile.open."""
+    """Write a member and return its digest. Keep external_attr, which ZipFile.open may change."""
     mode = info.external_attr
     with out.open(info, "w") as target:
         digest = wheel_archive_io.copy_and_hash(source, target)
@@ -206,7 +206,7 @@ def _build_member_info(member: ZipInfo, compression: int, name: str = "") -> Zip
 
 
 def add_dist_info_files(wheel: Path, added: Mapping[str, bytes]) -> None:
-    """Add files to the dist-info of `wheel` in place, atomically; `added` has contents by name."""
+    """Add files to the dist-info of `wheel`, atomically. `added` maps names to contents."""
     packed = wheel.with_name(f".{wheel.name}.part")
     with wheel_archive_io.open_wheel(wheel) as archive, ZipFile(packed, "w", ZIP_DEFLATED) as out:
         replaced = _list_replaced_members(archive, added)
@@ -259,5 +259,5 @@ def relabel_wheel(wheel: Path, label: str) -> Path:
 
 
 def _rename_member(path: str, version: str) -> str:
-    """Return the path with `version` in the name of a `.dist-info` or `.data` directory."""
+    """Replace the version in the name of a `.dist-info` or `.data` directory in `path`."""
     return re.sub(r"^([^-/]*)[^/]*(\.dist-info|\.data)/", rf"\g<1>-{version}\g<2>/", path)

@@ -20,7 +20,7 @@ from tasks.system.screen import print_labeled_text
 
 @dataclass(frozen=True)
 class StageFailure:
-    """One or more stages that failed with the same error, which is empty if only a log is known."""
+    """One or more stages that failed with the same error. `error` is {} if only a log is known."""
 
     stage: str
     log: Path | None
@@ -28,7 +28,7 @@ class StageFailure:
 
 
 def _find_failures(subject: SelectedProfile) -> Iterator[StageFailure]:
-    """Yield the failures of the newest run, or else the newest log of an unfinished stage."""
+    """Yield the failures of the newest run. If it has none, yield the newest log instead."""
     newest = next(run_record_io.read_runs(subject.build / "records" / "runs"), None)
     groups: dict[tuple[str, str], list[StageRun]] = {}
     for stage in newest.stages if newest else ():
@@ -44,7 +44,7 @@ def _find_failures(subject: SelectedProfile) -> Iterator[StageFailure]:
 
 
 def _find_newest_log(subject: SelectedProfile) -> Path | None:
-    """Return the newest log of an unfinished stage, or without a plan, of any stage."""
+    """Return the newest log of an unfinished stage. Without a plan, every stage counts."""
     logs = (subject.build / "logs").glob("*.log")
     if subject.opened:
         stages = subject.opened.plan.stages
@@ -105,7 +105,7 @@ def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
-    """Return the explanation of a log, with the facts of the profile if its build wrote it."""
+    """Explain a log. If this profile's build wrote the log, use facts of the profile."""
     opened, facts = subject.opened, read_facts(path)
     log = parse_log(path, facts.begun if facts else 0)
     if opened is None or not path.absolute().is_relative_to(Path(opened.layout.build)):

@@ -24,7 +24,7 @@ _FINDING_INDENT = 28  # width of the columns before the finding
 
 
 def format_check_table(found: Iterable[CheckResult], columns: int) -> Iterator[str]:
-    """Yield the lines of a table of check results. Commands are not wrapped, to be copied."""
+    """Yield the lines of a table of check results. Commands stay on one line for copying."""
     width = max(columns, _FINDING_INDENT + 30)
     before = ""
     for result in found:

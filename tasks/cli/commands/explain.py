@@ -41,7 +41,7 @@ _CHANGED_REASON = "its outputs or inputs were changed"
 class Verdict:
     """What a build would do with a stage, and why. `preview` is set only for a `compile` stage.
 
-    A stage `may run` if an earlier one runs: it is skipped if its input files then stay the same.
+    A stage `may run` if an earlier stage runs, which may or may not change the stage's inputs.
     """
 
     stage: str
@@ -82,7 +82,7 @@ def run(subject: SelectedProfile, json: str = "") -> None:
 
 
 def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> decisions.CostEstimate:
-    """Return the cost of similar builds, scaled to the cores and disks of this machine."""
+    """Return the known cost of similar builds, scaled to the cores and disks of this machine."""
     cost, disk = profile.cost.scale_to_cores(capacity.count_usable_cores()), profile.cost.disk_usage
     request = build_probe_request(subject.root, profile.host, profile)
     disks = tuple(folder_facts_io.list_disks(request))

@@ -22,7 +22,7 @@ _HISTORY_GAP = "  "
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
-    """Print one line per run, and write all runs to the file `json`, unless `json` is empty."""
+    """Print one line per run. If the path `json` is not empty, also write all runs there."""
     folder = subject.build / "records" / "runs"
     rows = [(one, _format_outcome(one, folder)) for one in run_record_io.read_runs(folder)][::-1]
     runs = [_serialize_run(one, outcome) for one, outcome in rows]

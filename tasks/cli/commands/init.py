@@ -51,7 +51,7 @@ def is_interactive() -> bool:
 
 @dataclass(frozen=True)
 class _Interview:
-    """The questions of `doit init`. `given` maps each option to its value, empty if not given."""
+    """The questions of `doit init`, asked if `ask` is True. `given` has the options' values."""
 
     given: Mapping[str, str]
     known: init_answers.InitFacts
@@ -217,7 +217,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 def _add_companions(
     subject: SelectedProfile, answers: init_answers.Answers, knowledge: Knowledge
 ) -> init_answers.Answers:
-    """Return the answers without the companion packages that cannot be planned."""
+    """Return the answers with only those companion packages that a plan can include."""
 
     def plan_with(companions: tuple[str, ...]) -> None:
         candidate = replace(answers, companions=companions or None)

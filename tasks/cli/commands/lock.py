@@ -46,7 +46,7 @@ def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> 
 
 
 def _list_build_names(subject: SelectedProfile) -> list[str]:
-    """Return the entries of the matrix, and this profile if it has no matrix or is built itself."""
+    """Return the matrix entries, and this profile if it is built, locked, or has no matrix."""
     name, entry = split_profile_name(subject.name)
     if entry:
         return [subject.name]

@@ -40,7 +40,7 @@ EntryState = Literal[
 
 @dataclass(frozen=True)
 class EntryStatus:
-    """The state of a matrix entry, and the reason, if any. `profile` is the one that builds it."""
+    """The state of a matrix entry, built by the profile `profile`; `why` is the reason or ""."""
 
     cell: str
     profile: str
@@ -154,7 +154,7 @@ _OLDEST_PYTHON = (3, 11)  # requires-python in pyproject.toml
 
 
 def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
-    """Print the workflow of a matrix, or write it to the file `out`, unless `out` is empty."""
+    """Write the workflow for `kind` (github or slurm) to `out`, or print it if `out` is ""."""
     if kind not in _WORKFLOW_TEMPLATES:
         message, hint = f'there is no workflow "{kind}"', "choose github or slurm"
         raise TorchyardError(message, location="--workflow", hint=hint)
@@ -192,7 +192,7 @@ def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
 
 
 def _build_workflow_entry(root: Path, profile: str, name: str) -> dict[str, str]:
-    """Return the template values of a matrix entry; the last of its Python versions runs doit."""
+    """Return the template values of a matrix entry. The last version in `python` runs doit."""
     python = load_settings(root / "config", profile, os.environ).settings.python
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?", python):
         python = _RUNNER_PYTHON  # auto, or a path, which is valid only on this machine
@@ -204,7 +204,7 @@ def _build_workflow_entry(root: Path, profile: str, name: str) -> dict[str, str]
 def run(
     subject: SelectedProfile, build: bool = False, workflow: str = "", out: str = "", json: str = ""
 ) -> None:
-    """List the entries of the matrix; build them first with `build`, or write a workflow."""
+    """List the matrix entries. With `build`, build them first; with `workflow`, only write that."""
     name, _ = split_profile_name(subject.name)
     if workflow:
         write_workflow(subject.root, name, workflow, out)

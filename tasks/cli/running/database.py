@@ -1,4 +1,4 @@
-"""Read and write doit's database, in the table and file of doit's sqlite3 backend.
+"""Read and write doit's database, in the format of doit's sqlite3 backend.
 
 A database error never ends a run: it causes a warning, and the next run checks all stages.
 """
@@ -17,7 +17,7 @@ _DAMAGE_MESSAGES = ("malformed", "not a database")
 
 
 class Database:
-    """A storage backend for doit: one mapping per task, saved to the file by `dump`."""
+    """A storage backend for doit, with one mapping per task. `dump` saves them to the file."""
 
     def __init__(self, name: str, codec: Any) -> None:
         self.name = name

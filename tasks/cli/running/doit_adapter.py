@@ -27,7 +27,7 @@ def _handle_exit_signals(handler: Any) -> None:
 
 
 class Reporter:
-    """The reporter that doit calls. `tasks.cli.running.execute` prints the output of the stages."""
+    """The reporter that doit calls. `selected` is filled with task names; a build calls `end`."""
 
     desc = "the output of torchyard"
     console: Console
@@ -59,7 +59,7 @@ class Reporter:
             self.console.report_failure(task.name, fail.get_msg())
 
     def complete_run(self) -> None:
-        """Finish the run after doit has saved its state; from here on, signals are ignored."""
+        """Finish the run after doit has saved its state. Signals are ignored from here on."""
         _handle_exit_signals(signal.SIG_IGN)
         if self.building:
             self.end(self.code)

@@ -46,10 +46,10 @@ _NOT_WRITABLE_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 class Session:
     """The state of one run of a profile.
 
-    The first stage that must run calls `gate`, which raises a `TorchyardError` for anything that
-    would stop a build; its message is stored in `refusal`. `busy` is True if another run holds the
-    lock of the build folder. `attempt` runs the action of a stage and returns the outputs and a
-    description of the automatic fix. `selected` are the requested tasks, once doit has read them.
+    The first stage that must run calls `gate`, the checks before a build. `refusal` is the message
+    of a failed check, or "". `busy` is True if another run holds the lock of the build folder.
+    `attempt` runs the action of a stage and returns the outputs and a description of the automatic
+    fix. `selected` are the requested tasks; the set is empty until doit has read them.
     """
 
     plan: Plan
@@ -79,7 +79,7 @@ class Session:
 
 
 def execute_stage(session: Session, stage: Stage) -> TaskFailed | None:
-    """Run a stage for doit; return the failure or None. Requested extensions run in parallel."""
+    """Run a stage; return its failure or None. An extension also starts all requested others."""
     if refusal := _find_refusal(session, stage):
         session.record.record_refusal(stage.name, refusal.get_msg())
         return refusal
@@ -114,7 +114,7 @@ def _find_refusal(session: Session, stage: Stage) -> TaskFailed | None:
 
 
 def _prepare_stage(session: Session, stage: Stage) -> None:
-    """Call the gate; then create the build folder, lock it and pin the host, once per run."""
+    """Run the checks before a build, then create and lock the build folder, once per run."""
     with add_profile_to_errors(session.layout.profile):
         if _needs_gate(session, stage):
             try:
@@ -241,7 +241,7 @@ def run_command_action(act: Callable[..., None], **params: Any) -> TaskFailed | 
 
 
 def _needs_gate(session: Session, stage: Stage) -> bool:
-    """Return True unless `session.gate` was passed or the stage only inspects existing files."""
+    """Return True if the checks in `session.gate` must run and succeed before this stage."""
     is_check_only = stage.uptodate_check == "always" and all(map(_read_bytes, stage.outputs))
     return not (session.gate_passed or is_check_only or stage.kind == "validate")
 
