@@ -1,4 +1,4 @@
-"""List the names of the checks, which doctor.ignore accepts."""
+"""List the ids of the checks of `doit doctor`, which the setting doctor.ignore accepts."""
 
 from typing import Literal, get_args
 

@@ -92,7 +92,7 @@ def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[
 
 
 def _apply_user_index(required: RequiredUrl) -> RequiredUrl:
-    """Return `required`, with the index of the user's uv or pip settings instead of a default."""
+    """Return `required`; the index of the user's uv or pip settings replaces a default index."""
     if not required.usual:
         return required
     pip_index = "" if required.instead_of else package_indexes.find_pip_index()
@@ -219,7 +219,7 @@ def _find_user_site(python: Interpreter) -> Path:
 def _find_installed_extensions(request: ProbeRequest) -> tuple[InstalledExtension, ...] | None:
     """Return the extensions that are installed beside an existing torch or in the user site folder.
 
-    Packages from a package index have no direct_url.json (PEP 610). None means without a profile.
+    Packages from a package index have no direct_url.json (PEP 610). Return None without a profile.
     """
     python, found = request.host.python, []
     folders = [Path(python.torch.folder).parent] if python.torch else []
