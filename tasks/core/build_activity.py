@@ -10,7 +10,7 @@ from typing import Literal
 from tasks.core import text_formatting
 from tasks.core.text_formatting import format_gib
 
-# `remote`: C or C++ that another machine compiles; this machine preprocesses and waits
+# `remote`: another machine compiles the C or C++ file; this machine preprocesses it and waits
 JobKind = Literal["c++", "cuda", "other", "remote"]
 
 _OUTPUT_OPTION = re.compile(r"""(?:^|\s)(?:-o|/Fo:?)\s*(?:"([^"]+)"|'([^']+)'|([^\s"']+))""")

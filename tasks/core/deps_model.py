@@ -53,7 +53,7 @@ class CudaHome:
 
 @dataclass(frozen=True)
 class MsvcEnvironment:
-    """The environment that the script `by` sets for MSVC: variables, and folders to add to PATH."""
+    """The environment of MSVC: variables, folders to add to PATH, and `by`, its source."""
 
     by: str
     set: Mapping[str, str]

@@ -80,7 +80,7 @@ def _redact_line(line: str) -> str:
     return line
 
 
-# Twice as fast as any(). Nearly all lines contain none of these, so each line is tested for all.
+# Twice as fast as any(): nearly every line contains none of these texts, so all are tested.
 def _has_token_prefix(line: str) -> bool:
     github = "ghp_" in line or "gho_" in line or "ghu_" in line or "ghs_" in line or "ghr_" in line
     other = "github_pat_" in line or "hf_" in line or "glpat-" in line or "pypi-" in line

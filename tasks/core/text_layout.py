@@ -31,7 +31,7 @@ class Glyphs:
     between: str
 
 
-BLOCK_GLYPHS = Glyphs(" ▌█", "…", " · ")  # every font has these, the Windows console's too
+BLOCK_GLYPHS = Glyphs(" ▌█", "…", " · ")  # in every font, also in that of the Windows console
 ASCII_GLYPHS = Glyphs("-#", "...", ", ")
 
 

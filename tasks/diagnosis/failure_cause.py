@@ -33,8 +33,7 @@ class Diagnosis:
 
     `failure` is the cause, None if uncertain; `candidates` are the slugs of the possible causes.
     `first_error` is the line to show, `edge` the Ninja edge that printed this line, "" if unknown.
-    `by` names evidence other than the log, or says why the log is not enough; "" if the log is
-    enough.
+    `by` names evidence other than the log, or says why the log is not enough, else "".
     """
 
     failure: Failure | None

@@ -23,7 +23,7 @@ _PEEK_BYTES = 4096
 _MAX_LINE_BYTES = 1 << 16  # longer lines are split: a file may have no line ends
 _HEAD_LINES, _END_LINES, _MAX_KEPT_LINES, _MAX_TEXT_LENGTH = 200, 400, 20_000, 2000
 _CONTEXT_BEFORE, _CONTEXT_AFTER = 5, 8
-_DENSE = 20  # each line is searched if more than one in this many lines has the keyword
+_DENSE = 20  # lines are searched one by one if more than 1 in 20 has the keyword
 _ERROR_KEYWORDS = tuple(
     word.encode()
     for word in (
@@ -149,7 +149,7 @@ class _UnmatchedLines:
 
 
 def _is_new(line: bytes, counts: dict[bytes, int]) -> bool:
-    """Return False for a warning, and for a line like many earlier ones except for numbers.
+    """Return False for a warning, and for a line that equals many earlier ones except in numbers.
 
     `counts` has the number of earlier lines by their text without digits.
     """

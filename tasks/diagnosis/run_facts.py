@@ -14,7 +14,7 @@ _SLUGS_BY_CODE = {
     **dict.fromkeys((-4, 132), "illegal-instruction"),
 }
 _MEMORY_WORDS = re.compile(r"memory|bad_alloc|oom", re.IGNORECASE)
-_SHORT = 10  # memory is short if less than one in this many MiB was left
+_SHORT = 10  # memory is short if less than 1/_SHORT of the limit was left
 _PLENTY = 4
 
 
@@ -46,7 +46,7 @@ def apply_run_facts(
 ) -> Diagnosis:
     """Return the diagnosis, corrected by `facts`. `facts` is None for the log of an unknown run."""
     if found.failure and found.failure.slug == "oom-killed":
-        # the log reports a kill, but perhaps not that memory was the reason
+        # the log reports a kill, but may not say that memory was the reason
         is_explained = found.first_error and _MEMORY_WORDS.search(found.first_error.text)
         return found if is_explained else _explain_kill(facts, found, failures)
     if facts is None or found.failure or found.candidates:

@@ -33,7 +33,7 @@ _BUILD_FILES = ("setup.py", "CMakeLists.txt", "*.py", "*.cmake")
 
 
 def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: str) -> str:
-    """Return a hint where to remove an unsupported arch from an extension's settings or sources.
+    """Return a hint that says where to remove an unsupported arch of an extension.
 
     Return an empty string if the arch is a target of the profile, and for any other failure.
     """

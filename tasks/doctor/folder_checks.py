@@ -46,7 +46,7 @@ def format_disk_usage(disks: Iterable[Disk], disk_usage: DiskUsage | None) -> st
     return ", ".join(parts).replace(" for ", " of disk for ", 1)
 
 
-_MAYBE_PRESENT = {"caches", "install.into"}  # files may exist: of other builds or a replaced torch
+_MAYBE_PRESENT = {"caches", "install.into"}  # may have files of other builds or of a replaced torch
 _MEMORY_FILESYSTEMS = {"tmpfs", "ramfs"}
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"}
 _WSL_FILESYSTEMS = {"9p", "drvfs"}  # filesystem types of Windows disks in WSL

@@ -310,7 +310,7 @@ def _find_distribution_program(request: ProbeRequest) -> Tool | None:
     return Tool(shutil.which(program) or "") if program else None
 
 
-# The checks that need a fact (none: it is always read), and the function that reads the fact
+# For each fact: the checks that need it (without any, it is always read), and the reader function
 _Readers = dict[str, tuple[set[CheckId], Callable[[ProbeRequest], Any]]]
 _READERS: _Readers = {
     "os_release": (set(), _read_os_release),

@@ -242,7 +242,7 @@ class KnownBad(KnownProblem, frozen=True, kw_only=True):
 
 
 class MinimumVersion(KnownProblem, frozen=True, kw_only=True):
-    """The minimum version of something that can be too old.
+    """The minimum version of CUDA, a driver, a compiler or a tool.
 
     `fact` is the compared field of a `Combination`. `least` is the minimum or its source: a field
     of the release, "driver_floor" or "toolkit_msvc". The minimum applies to torch releases with C++

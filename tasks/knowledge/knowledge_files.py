@@ -30,7 +30,7 @@ Row = dict[str, Any]
 F = TypeVar("F", bound=Struct)
 
 _STRING_TAG = "tag:yaml.org,2002:str"
-_PLAIN_SCALAR = (True, False)  # the value of `implicit` for neither quoted nor tagged
+_PLAIN_SCALAR = (True, False)  # `implicit` of a scalar without quotes and tag
 _EXPECTED_TYPES = {
     "str": "text (quote it)",
     "int": "a whole number",

@@ -134,7 +134,7 @@ def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
     """Return the official wheel with a cubin for each target: PyPI's, else that of the newest CUDA.
 
     `cuda` fixes the CUDA release, `python` (`3.12.4`) the version of the interpreter. Without
-    targets, return the CPU wheel; without such a wheel, None: `explain_missing_wheel` says why.
+    targets, select the CPU wheel. Return None if none fits; `explain_missing_wheel` says why.
     """
     release = find_release(knowledge, version)
     if not _has_python_wheel(release, python, system, machine) or release.channel == "nowhere":
@@ -233,7 +233,7 @@ def is_python_supported(release: Release, python: str) -> bool:
 def find_wheel_pythons(
     release: Release, system: str, machine: str, *, pypi: bool = False
 ) -> tuple[str, str]:
-    """Return the first and last Python that has wheels for a platform ("" for none)."""
+    """Return the first and last Python with a wheel (on PyPI if `pypi`), "" if there is none."""
     last_pythons = [
         limit.last
         for limit in release.fewer_pythons

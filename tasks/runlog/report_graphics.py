@@ -12,11 +12,11 @@ from tasks.runlog.run_statistics import OUTPUT_KINDS, StageEdge, compute_span
 
 @dataclass(frozen=True)
 class GraphRow:
-    """The row of a stage in the stage graph, with a line to the last stage that depends on it.
+    """The row of a stage in the stage graph.
 
-    `rail` is the column of the stage and of its line. `after` are the columns of its nearest
-    dependencies, `through` the columns of lines that cross the row. `down` is True if another stage
-    depends on the stage. `nearest` are the direct dependencies that no other dependency implies.
+    `rail` is the column of the stage and of the line to its last dependent stage. `after` are the
+    columns of `nearest`, `through` the columns of lines that cross the row. `down` is True if a
+    stage depends on this one. `nearest` are the dependencies that no other dependency implies.
     """
 
     name: str

@@ -137,7 +137,7 @@ _COMPLETED_OUTCOMES = {"changed", "unchanged"}
 
 @dataclass(frozen=True)
 class DurationChange:
-    """The seconds that an output, or a stage if `output` is "", took in an earlier and this run."""
+    """The seconds for an output, or a stage if `output` is "", in an earlier and in this run."""
 
     stage: str
     output: str
