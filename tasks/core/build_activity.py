@@ -10,7 +10,7 @@ from typing import Literal
 from tasks.core import text_formatting
 from tasks.core.text_formatting import format_gib
 
-# `remote`: C or C++ that another machine compiles; this machine preprocesses and waits
+# `remote`: another machine compiles the C or C++ file; this machine preprocesses it and waits
 JobKind = Literal["c++", "cuda", "other", "remote"]
 
 _OUTPUT_OPTION = re.compile(r"""(?:^|\s)(?:-o|/Fo:?)\s*(?:"([^"]+)"|'([^']+)'|([^\s"']+))""")
@@ -22,9 +22,9 @@ _CPP_SOURCE = re.compile(r"""\.(?:c|cc|cpp|cxx|C|mm|hip|S)(?=["'\s]|$)""")
 class Job:
     """A running Ninja command with its child processes.
 
-    `resident_mib` is the current memory use, `peak_mib` the highest so far, `expected_mib` the peak
-    in the last build, 0 if unknown. `age` is in seconds, and so is `waits`, the time since the job
-    was paused, 0 if it runs.
+    `resident_mib` is the current memory use, `peak_mib` the highest so far, and `expected_mib` the
+    peak in the last build (0 if unknown). `age` is the run time in seconds. `waits` is the time in
+    seconds since the job was paused, 0 if the job is not paused.
     """
 
     pid: int
@@ -42,9 +42,10 @@ class BuildSnapshot:
     """The state of a build at one moment.
 
     `limit_mib` and `available_mib` describe the tightest memory limit. `idle` is the number of jobs
-    that can start without a new jobserver token, `most` the maximum number of jobs. `shown` has the
-    memory peaks of finished jobs by kind, sorted. `since_grant` is the time in seconds since the
-    last new token. `local` is the maximum number of jobs on this machine, 0 for no limit.
+    that can start without a new jobserver token, `most` the maximum number of jobs. `shown` maps
+    each job kind to the memory peaks of its finished jobs, in ascending order. `since_grant` is the
+    time in seconds since the last new token. `local` is the maximum number of jobs on this machine,
+    0 for no limit.
     """
 
     limit_mib: int
@@ -59,7 +60,7 @@ class BuildSnapshot:
 
 @dataclass(frozen=True)
 class GovernorDecision:
-    """The allowed number of concurrent jobs, including paused ones, and the pids to pause."""
+    """The number of jobs that may exist at once, including paused jobs, and the pids to pause."""
 
     jobs: int
     paused: frozenset[int] = frozenset()
@@ -79,7 +80,7 @@ def classify_command(command: str) -> JobKind:
 
 
 def classify_output(output: str) -> JobKind:
-    """Return the job kind of an output file, from the source suffix in the name (`Sort.cu.o`)."""
+    """Return the job kind of an output file from the source suffix in its name (`Sort.cu.o`)."""
     source, _, suffix = output.rpartition(".")
     if suffix not in {"o", "obj"}:
         return "other"
@@ -175,7 +176,7 @@ class BuildActivity:
 
 
 def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
-    """Return the two heavy jobs with the most whole GiB of memory; among equals, the oldest."""
+    """Return the two heavy jobs with the most whole GiB of memory, oldest first if equal."""
     named = (job for job in jobs if job.output)
     measured = (HeavyJob(_find_name(job.output), job.resident_mib, job.age) for job in named)
     heavy = (job for job in measured if job.summary)

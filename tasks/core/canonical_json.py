@@ -15,7 +15,7 @@ ABSENT: Final = object()  # the value of a missing key
 
 @dataclasses.dataclass(frozen=True)
 class ValueChange:
-    """A changed value. `path` are the keys that lead to the value, at least one."""
+    """A changed value at the keys `path`. `before` or `after` is ABSENT if the key is missing."""
 
     path: tuple[str, ...]
     before: Any
@@ -41,14 +41,14 @@ def convert_to_json(value: Any) -> Json:
 
 
 def convert_to_redacted_json(value: Any) -> Json:
-    """Convert a value to JSON, with credentials redacted, so that a new token changes no stage."""
+    """Convert a value to JSON without credentials, so that a new token makes no stage run again."""
     text = json.dumps(convert_to_json(value), ensure_ascii=False)
     redacted: Json = json.loads(redact_secrets(text))
     return redacted
 
 
 def mask_secrets(value: Json, name: str = "") -> Json:
-    """Replace credentials and the values of secret names; `name` is the dotted key of the value."""
+    """Mask credentials, and all values of secret names; `name` is the dotted key of `value`."""
     if is_secret_name(name.rpartition(".")[2]):
         return "***"
     match value:

@@ -1,4 +1,4 @@
-"""List the names of the checks, which doctor.ignore accepts."""
+"""List the ids of the checks of `doit doctor`, which the setting doctor.ignore accepts."""
 
 from typing import Literal, get_args
 
@@ -14,7 +14,7 @@ CheckId = Literal[_MachineCheck, _ToolCheck, _BuildCheck, _DiskCheck, _HostCheck
 CHECK_IDS: tuple[CheckId, ...] = get_args(CheckId)
 ALL_CHECK_IDS = frozenset(CHECK_IDS)
 
-# The checks that run before a build writes anything. They can find a problem, and use neither
+# The checks that run before a build writes anything. Each can find a problem, and uses neither
 # the network nor slow processes
 GATE_CHECK_IDS: frozenset[CheckId] = frozenset(
     {

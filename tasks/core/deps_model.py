@@ -16,8 +16,8 @@ class CompilerLimits:
     """The accepted versions of host compilers. None and "" mean no limit.
 
     The CUDA toolkit `cuda` ("12.8", "" if unknown) accepts the major versions up to `gcc_max` and
-    `clang_max`, and an _MSC_VER from the first to below the second number in `msvc`. `gcc_min` is
-    the oldest GCC that the sources of PyTorch `torch` accept.
+    `clang_max`. It accepts each _MSC_VER from the first number in `msvc` up to, but not including,
+    the second. `gcc_min` is the oldest GCC that the sources of PyTorch `torch` accept.
     """
 
     cuda: str = ""
@@ -30,7 +30,7 @@ class CompilerLimits:
 
 @dataclass(frozen=True)
 class Program:
-    """An installed program: its absolute path, its version and the digest of a compiler's file."""
+    """An installed program. `digest` identifies the file of a compiler, "" for other programs."""
 
     path: str
     version: str
@@ -42,7 +42,8 @@ class CudaHome:
     """A toolkit that nvcc, CMake and cpp_extension accept as CUDA_HOME.
 
     `version` is the full version, "13.2.86". `pins` are the exact requirements that installed the
-    toolkit ("nvidia-cuda-nvcc==13.2.86"). They constrain later installs; a system toolkit has none.
+    toolkit ("nvidia-cuda-nvcc==13.2.86"), which constrain later installs. A system toolkit has no
+    pins.
     """
 
     home: str
@@ -52,7 +53,7 @@ class CudaHome:
 
 @dataclass(frozen=True)
 class MsvcEnvironment:
-    """The environment of MSVC: its source `by`, variables, and folders to prepend to PATH."""
+    """The environment of MSVC: variables, folders to add to PATH, and `by`, its source."""
 
     by: str
     set: Mapping[str, str]
@@ -61,10 +62,10 @@ class MsvcEnvironment:
 
 @dataclass(frozen=True)
 class CompilerCache:
-    """The manifest cache.json: the compiler cache that is used as compiler launcher.
+    """The manifest cache.json: the compiler cache to use as compiler launcher, "" for none.
 
-    If deps.json had it, a changed cache would rebuild the extensions. `own` names the settings in
-    the user's configuration of the cache ("max_size").
+    A cache in deps.json would rebuild the extensions when it changes. `own` has the settings that
+    the user's configuration of the cache contains ("max_size").
     """
 
     kind: Literal["ccache", "sccache", ""] = ""
@@ -78,9 +79,10 @@ class DepsManifest:
     """The manifest deps.json: the build environment.
 
     `python` is the interpreter that torch is, or will be, installed for. `overlay` is a folder of
-    build tools for an existing interpreter. `identity` changes when the environment is recreated,
-    so that everything is installed again. The paths of `cc` and `cxx` are "" if no accepted
-    compiler was found and nothing is compiled. `msvc` is what these compilers need on Windows.
+    build tools for an existing interpreter. `scripts` is the folder of the programs of the
+    environment. `identity` changes when the environment is recreated, so that everything is
+    installed again. The paths of `cc` and `cxx` are "" if no accepted compiler was found and
+    nothing is compiled. `msvc` is the environment that these compilers need on Windows.
     """
 
     python: str
@@ -105,7 +107,7 @@ class DepsManifest:
 
 @dataclass(frozen=True)
 class ToolchainStamps:
-    """The manifest toolchain.json: size and time of each compiler and of an SDK header, by path."""
+    """The manifest toolchain.json: file size and time of compilers and an SDK header, by path."""
 
     files: Mapping[str, str]
 
@@ -120,9 +122,9 @@ class DepsJob:
     cache if none is installed, "" if none may be downloaded. `launchers` has the compiler launchers
     that build.env sets, by variable. `compiles` is True if a later stage needs a compiler.
 
-    The fingerprint does not have `limits` (except `gcc_max`), and not the packages that
-    torchyard.lock pins, because the installed ones may already match: `locked` for the environment,
-    `locked_toolkit` for `toolkit_folder`.
+    Of `limits`, only `gcc_max` is in the fingerprint. The packages that torchyard.lock pins are not
+    in the fingerprint, because the installed ones may already match: `locked` are those for the
+    environment, `locked_toolkit` those for `toolkit_folder`.
     """
 
     base: str

@@ -59,7 +59,7 @@ def is_secret_name(variable: str) -> bool:
 
 
 def redact_secrets(text: str) -> str:
-    """Replace credentials in URLs, headers and assignments, and known tokens, with `***`."""
+    """Replace known tokens, and credentials in URLs, headers and assignments, with `***`."""
     if "@" in text and "://" in text:
         text = _URL_CREDENTIALS.sub("***@", text)
     if "=" in text and ("?" in text or "&" in text or "#" in text):
@@ -80,7 +80,7 @@ def _redact_line(line: str) -> str:
     return line
 
 
-# Twice as fast as any(). Nearly all lines contain none of these, so each line is tested for all.
+# Twice as fast as any(): nearly every line contains none of these texts, so all are tested.
 def _has_token_prefix(line: str) -> bool:
     github = "ghp_" in line or "gho_" in line or "ghu_" in line or "ghs_" in line or "ghr_" in line
     other = "github_pat_" in line or "hf_" in line or "glpat-" in line or "pypi-" in line
@@ -102,8 +102,8 @@ class TorchyardError(Exception):
     """An error that the user can act on, and the base class of all torchyard errors. Exit code 1.
 
     `message` says in one sentence what happened. `location` is a file with a dotted key, or a log
-    with a line. `hint` is the next step, as a command if possible. Log diagnosis can add the
-    `cause` in a sentence, an `excerpt` of compiler output, the whole `log` and the `diagnosis`.
+    with a line. `hint` is the next step, as a command if possible. The diagnosis of a log can add
+    the `cause`, an `excerpt` of compiler output, the path of the `log` and the `diagnosis`.
     """
 
     cause = ""
@@ -136,8 +136,9 @@ class KnowledgeError(TorchyardError):
 class CommandFailedError(TorchyardError):
     """The failure of a child process.
 
-    `exit_description` says how the process ended. `output` is the end of its output, which begins
-    at the byte `log_offset` of the log. `parsed_log` is a `ParsedLog` of tasks.diagnosis.
+    `exit_description` says how the process ended. `output` is the last part of what the process
+    printed; in the log, all that it printed begins at byte `log_offset`. `parsed_log` is the
+    `ParsedLog` of tasks.diagnosis, None before the log is parsed.
     """
 
     exit_description = ""
@@ -159,7 +160,7 @@ class MissingToolError(TorchyardError):
 
 
 class FetchError(TorchyardError):
-    """A failed download: no answer, no such version, or the wrong bytes."""
+    """A failed download: no answer, a version that does not exist, or wrong content."""
 
 
 class NotOwnedError(TorchyardError):
@@ -171,7 +172,7 @@ class LostEditsError(TorchyardError):
 
 
 class BadArtifactError(TorchyardError):
-    """An invalid wheel or library: RECORD, tags, digest or machine code."""
+    """A wheel or library with an invalid RECORD, or wrong tags, digest or machine code."""
 
 
 class MissingCodeError(BadArtifactError):

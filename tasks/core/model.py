@@ -23,7 +23,7 @@ _MACHINE_CODE_NAME = re.compile(r"(?:sm_|compute_)(\d{1,2})(\d)([af]?)")
 
 @dataclass(frozen=True, order=True)
 class Arch:
-    """A compute capability with suffix: `12.0`, `9.0a` (one chip only) or `12.0f` (one family)."""
+    """A compute capability: `12.0`, or with a suffix `9.0a` (one chip) or `12.0f` (one family)."""
 
     major: int
     minor: int
@@ -58,7 +58,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class InstalledToolkit:
-    """A CUDA toolkit on this machine. `asked` is True for the one that toolkit.path names."""
+    """A CUDA toolkit on this machine. `asked` is True if toolkit.path names the toolkit."""
 
     home: str
     version: str
@@ -72,7 +72,7 @@ class InstalledToolkit:
 
 @dataclass(frozen=True)
 class InstalledTorch:
-    """A torch that an interpreter has, read from the package metadata without importing torch."""
+    """A torch in an interpreter, as its version.py states; `cuda` is None for a CPU torch."""
 
     version: str
     cuda: str | None
@@ -100,7 +100,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Host:
-    """The facts about this machine for planning; the first build writes them to host.json."""
+    """The facts about this machine for planning, which the first build writes to host.json."""
 
     system: System
     machine: str
@@ -116,7 +116,7 @@ def compute_build_folder(root: PurePath, profile: str) -> PurePath:
 
 
 def _below(folder: str, path: str) -> cached_property[PurePath]:
-    """Return a property with a path below the `folder` of a layout."""
+    """Return a layout property: `path` below the folder that the property `folder` has."""
     return cached_property(lambda layout: getattr(layout, folder) / path)
 
 
@@ -151,8 +151,8 @@ class Command:
     """A process to run, as an argument list and never as a shell string.
 
     `env` is the whole environment of the child. `step_name` names the step in messages ("install
-    torch"). `timeout` is in seconds. `encoding` is that of the output. `serves` is True if the
-    command starts a server that outlives the run.
+    torch"). `timeout` is in seconds. `encoding` is the encoding of the output. `serves` is True if
+    the command starts a server that outlives the run.
     """
 
     argv: tuple[str, ...]
@@ -236,7 +236,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The stages of a run. `absent` has the reason for each stage that the strategy leaves out."""
+    """The stages of a run. `absent` maps each stage that the strategy leaves out to the reason."""
 
     stages: tuple[Stage, ...]
     validate: Stage

@@ -112,8 +112,8 @@ class ProgressMeter:
     def read_line(self, line: str, now: float) -> Progress | None:
         """Return the progress after a step line, None for any other line.
 
-        `now` is in seconds of a monotonic clock. The line of a Ninja run with a single step, such
-        as CMake or the install, gives no progress.
+        `now` is in seconds of a monotonic clock. Return None also for the line of a Ninja run with
+        a single step, such as CMake or the install.
         """
         step = parse_ninja_step(line)
         if not step or step.total < 2:

@@ -31,7 +31,7 @@ def is_requirement_applicable(
 ) -> bool:
     """Return True if the requirement's marker holds, without extras or with one of `extras`.
 
-    `where` has marker variables; the others are those of the Python that runs torchyard.
+    `where` has marker variables; all others have the values of the Python that runs torchyard.
     """
     marker = requirement.marker
     return marker is None or any(marker.evaluate({**where, "extra": one}) for one in ("", *extras))
@@ -40,7 +40,7 @@ def is_requirement_applicable(
 def select_applicable_requirements(
     requires: Iterable[Requirement], system: Literal["linux", "windows"], machine: str = ""
 ) -> list[Requirement]:
-    """Return the requirements whose markers hold for `system` and for `machine`, an ELF name."""
+    """Return the requirements whose markers hold for `system` and `machine` (`EM_X86_64`)."""
     markers = _SYSTEM_MARKERS[system] | _MACHINE_MARKERS.get(machine, {})
     return [one for one in requires if is_requirement_applicable(one, markers)]
 
@@ -54,7 +54,7 @@ def parse_pinned_versions(packages: LockedPackages) -> dict[str, str]:
 def describe_version_mismatches(
     locked: LockedPackages, installed: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return a sentence for each package that is not installed in the version of torchyard.lock."""
+    """Return a sentence for each package that is not installed in the version that is locked."""
     return tuple(
         f"{name} {version} is locked, but {installed.get(name, 'no version')} is installed"
         for name, version in parse_pinned_versions(locked).items()

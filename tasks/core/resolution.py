@@ -1,4 +1,4 @@
-"""Define the decisions that the settings lead to on this host, each with its reason."""
+"""Define the decisions that the settings lead to on this host, each with the reason."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,8 +12,9 @@ class Combination:
     """The versions of everything that a build combines; None means unknown.
 
     `cuda` is the version of nvcc, in full if known. `msvc` is _MSC_VER ("1944"), `msvc_tools` the
-    version of the toolset ("14.44.35207"), `visual_studio` that of the installation ("17.14.36").
-    `driver` is NVIDIA's driver ("580.65.06"). `extensions` is True if a CUDA extension is built.
+    version of the toolset ("14.44.35207"), `visual_studio` the version of Visual Studio
+    ("17.14.36"). `driver` is NVIDIA's driver ("580.65.06"). `extensions` is True if a CUDA
+    extension is built.
     """
 
     system: System | None = None
@@ -50,11 +51,11 @@ class ToolkitResolution:
 
     @property
     def reason(self) -> str:
-        """Return the reason, with `none: ` in front of it if there is no toolkit."""
+        """Return the reason for the decision, which begins with `none: ` if there is no toolkit."""
         return f"none: {self.why}" if self.provider == "none" else self.why
 
     def find_full_version(self, host: Host) -> str | None:
-        """Return the version, in full ("13.2.86") if it is installed, None without a toolkit."""
+        """Return the version, in full ("13.2.86") if it is installed; None without a toolkit."""
         versions = {kit.home: kit.version for kit in host.toolkits if kit.home}
         return versions.get(self.home) or self.version or None
 
@@ -63,9 +64,9 @@ class ToolkitResolution:
 class Resolution:
     """The decisions that the plans of all stages start from.
 
-    `torch` is the release without its local part. `cuda` is the CUDA release of torch ("13.2"),
-    None for a CPU torch. `index` is the package index of a prebuilt torch, "" for the default
-    index. `extensions` is True if an extension or companion package is built against torch.
+    `torch` is the release without its local version part. `cuda` is the CUDA release of torch
+    ("13.2"), None for a CPU torch. `index` is the package index of a prebuilt torch, "" for the
+    default index. `extensions` is True if an extension or companion package is built against torch.
     """
 
     system: System
@@ -89,7 +90,7 @@ class Resolution:
 
     @property
     def label(self) -> str:
-        """Return CUDA and archs as a local version of a wheel: `cu132.sm90.sm120` or `cpu`."""
+        """Return the CUDA release and the archs as text: `cu132.sm90.sm120`, `cpu` without CUDA."""
         if not self.cuda:
             return "cpu"
         archs = (arch.sm.replace("_", "") for arch in self.targets)
@@ -111,7 +112,8 @@ class Resolution:
 def should_use_cuda_packages(choice: Resolution, setting: str) -> bool:
     """Return True if a torch built from source uses CUDA's libraries from NVIDIA's Python packages.
 
-    `setting` is wheel.cuda. Raises `SettingsError` for `packages` on another system than Linux.
+    `setting` is wheel.cuda. Raises `SettingsError` if it is `packages` on a system other than
+    Linux.
     """
     if choice.strategy != "source" or not choice.cuda:
         return False

@@ -16,7 +16,7 @@ def sanitize_comment(text: str) -> str:
 
 
 def require_representable(text: str, where: str) -> str:
-    """Return `text` unchanged. Raises `TorchyardError` if UTF-8 or a C string cannot hold it."""
+    """Return `text`, or raise a `TorchyardError` about `where` if it has a NUL or a surrogate."""
     if "\0" in text:
         raise _build_value_error(text, where, "it contains a NUL character")
     if _SURROGATES.search(text):
@@ -65,7 +65,7 @@ def quote_posix(text: str) -> str:
 
 
 def check_posix_name(text: str) -> str:
-    """Return `text`, or raise `TorchyardError` if a POSIX shell cannot set such a variable."""
+    """Return `text`, or raise `TorchyardError` if a POSIX shell cannot set a variable `text`."""
     if text in _RESERVED_NAMES:
         message = f"bash, dash or zsh reserves the variable {text}, so that no script can set it"
         hint = "remove the variable, or set it where you start the program"
@@ -138,7 +138,7 @@ def quote_cmd(text: str, *, delayed: bool = False) -> str:
 
 
 def check_cmd_name(text: str) -> str:
-    """Return `text`, or raise `TorchyardError` if it is no variable name for a cmd `for` list."""
+    """Return `text`, or raise `TorchyardError` if it is an invalid variable in a cmd `for` list."""
     return _require_name(text, "cmd", SHELL_IDENTIFIER)
 
 
@@ -148,5 +148,5 @@ def sanitize_cmd_comment(text: str) -> str:
 
 
 def quote_github_yaml(text: str) -> str:
-    """Return `text` as a double-quoted YAML string, with `${{` as a GitHub expression for it."""
+    """Return `text` as a double-quoted YAML string in which GitHub does not evaluate `${{`."""
     return json.dumps(text.replace("${{", "${{ '${{' }}"))

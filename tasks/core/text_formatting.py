@@ -45,13 +45,13 @@ def format_gib(mib: float) -> str:
 
 
 def format_short_list(names: Sequence[str], most: int, between: str = ", ") -> str:
-    """Return the first `most` names and the number of others: `a, b and 3 more`."""
+    """Return the first `most` names and the number of other names: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return between.join(names[:most]) + more
 
 
 def format_short_reasons(reasons: Sequence[str], most: int = 1) -> str:
-    """Return the first `most` reasons and a count of others: `the archs changed (and 2 more)`."""
+    """Return the first `most` reasons and how many follow: `the archs changed (and 2 more)`."""
     more = f" (and {len(reasons) - most} more)" if len(reasons) > most else ""
     return ", ".join(reasons[:most]) + more
 

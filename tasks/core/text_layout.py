@@ -24,14 +24,14 @@ _CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Glyphs:
-    """Characters to draw with: the `shades` of a bar, `more` after cut text, and a separator."""
+    """The characters for drawing: `shades` of a bar, `more` after cut text, `between` two items."""
 
     shades: str
     more: str
     between: str
 
 
-BLOCK_GLYPHS = Glyphs(" ▌█", "…", " · ")  # every font has these, the Windows console's too
+BLOCK_GLYPHS = Glyphs(" ▌█", "…", " · ")  # in every font, also in that of the Windows console
 ASCII_GLYPHS = Glyphs("-#", "...", ", ")
 
 
@@ -78,7 +78,7 @@ def _format_named_items(what: str, ones: Sequence[HeavyJob | SlowOutput], glyphs
 def format_progress_line(
     head: str, text: str, progress: Progress | None, columns: int, glyphs: Glyphs
 ) -> str:
-    """Return `head: text`, or `head [███▌  ] 612/1368 45 %, 31 min left, text` with progress."""
+    """Return `head: text`; with progress, `head [███▌  ] 612/1368 45 %, 31 min left, text`."""
     if progress is None or not progress.total:
         return fit_columns(f"{head}: {text}" if text else head, columns, glyphs)
     count = f"{progress.done}/{progress.total} {progress.percent} %"
@@ -145,7 +145,7 @@ def wrap_text(text: str, columns: int) -> list[str]:
 
 
 def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iterator[str]:
-    """Yield lines with `key` at the start and `text` from the column `indent` on."""
+    """Yield `key` and then `text` in lines of `columns`; `text` begins at the column `indent`."""
     if not (key and measure_columns(key) <= indent and indent + measure_columns(text) <= columns):
         indent = min(indent, max(columns - MIN_TEXT_COLUMNS, 0))
     first_line, *other_lines = wrap_text(text, columns - indent)
@@ -157,7 +157,7 @@ def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iter
 
 
 def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], str] = str) -> str:
-    """Wrap wide lines with the same indent, except a command on its own line."""
+    """Wrap long lines and keep their indent. Do not wrap a command that has its own line."""
     lines: list[str] = []
     for line in text.split("\n"):
         encoded = encode(line)

@@ -1,7 +1,7 @@
 """Generate the page of known failures, with an example message for each regular expression.
 
 An example (`CUDA capability sm_0 is not compatible`) has "0" for digits and "…" for arbitrary text.
-It has the first of inner alternatives, and optional parts only if they are words.
+Of nested alternatives it has the first; it has optional parts only if they are words.
 """
 
 import importlib

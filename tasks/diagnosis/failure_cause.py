@@ -32,8 +32,8 @@ class Diagnosis:
     """The result of a diagnosis.
 
     `failure` is the cause, None if uncertain; `candidates` are the slugs of the possible causes.
-    `first_error` is the line to show, `edge` the Ninja edge that printed the line, "" if unknown.
-    `by` names evidence other than the log, or says why the log is not enough; "" for only the log.
+    `first_error` is the line to show, `edge` the Ninja edge that printed this line, "" if unknown.
+    `by` names evidence other than the log, or says why the log is not enough, else "".
     """
 
     failure: Failure | None
@@ -44,7 +44,7 @@ class Diagnosis:
 
 
 def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
-    """Return the diagnosis of a log, which may consist of only the relevant lines, in order."""
+    """Return the diagnosis of a log. `log` can consist of only the relevant lines, in order."""
     start = _find_last_attempt(log.lines)
     lines = log.lines[start:]
     matches = [one for one in log.match_failures(failures, start) if _is_blocking(one, lines)]

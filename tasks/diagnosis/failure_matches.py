@@ -18,9 +18,9 @@ LiteralTexts = frozenset[str]
 
 
 def find_required_literals(pattern: str) -> LiteralTexts | None:
-    """Return lower-case texts; each match of the pattern contains at least one of them.
+    """Return lower-case texts, at least one of which is in each match of the pattern.
 
-    The comparison ignores case. None means that there are no such texts.
+    The comparison ignores case. Return None if no such texts exist.
     """
     parser: Any = importlib.import_module("re._parser")  # sre_parse, which is not public
     texts = _find_literals(parser.parse(pattern))
@@ -32,7 +32,7 @@ def _compute_min_length(texts: LiteralTexts) -> int:
 
 
 def _find_literals(nodes: Iterable[Any], literal: str = "") -> LiteralTexts:
-    """Return the longest texts of a parsed expression, one of which each match contains.
+    """Return the longest texts of a parsed expression; each match contains at least one of them.
 
     `literal` is the text directly before the expression.
     """
@@ -76,7 +76,7 @@ class FailureMatch:
 class ParsedLog:
     """The lines of the log at `path`, and the failures that each line matches.
 
-    All readers of the log share one run of parsing and matching. `path` is None without a file.
+    The log is parsed and matched once for all readers. `path` is None if the log is not a file.
     """
 
     def __init__(self, raws: Iterable[RawLine], path: PurePath | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Find real errors in a log, not consequences of other errors and not harmless messages."""
+"""Find the real errors in a log, without consequences of other errors and harmless messages."""
 
 import re
 from collections.abc import Iterable
@@ -67,7 +67,7 @@ _COMPILER_ERROR = re.compile(r"[:)]\s*(?:fatal )?error(?: [A-Z]*\d+| #\d+(?:-D)?
 
 @dataclass(frozen=True)
 class FirstError:
-    """An error: the log line `number`, and the source `file` and `line`, None if not named."""
+    """An error in the log line `number`; `file` and `line` are its source location, if named."""
 
     number: int
     text: str
@@ -98,19 +98,19 @@ def is_noise(text: str) -> bool:
 
 
 def is_compiler_error(line: LogLine) -> bool:
-    """Return True if the line is a compiler's error with a place in a source file."""
+    """Return True if the line is an error of a compiler at a location in a source file."""
     is_located = is_error(line) and find_source_location(line.text) is not None
     return is_located and bool(_COMPILER_ERROR.search(line.text))
 
 
 def parse_error(line: LogLine) -> FirstError:
-    """Return the error in a line, with its place in the sources."""
+    """Return the error in a line, with the location in the sources if the line names it."""
     file, number = find_source_location(line.text) or (None, None)
     return FirstError(line.number, line.text.strip(), file, number)
 
 
 def find_source_location(text: str) -> tuple[str, int] | None:
-    """Return the source file and line that a compiler, CMake or ptxas names, else None."""
+    """Return the source file and line that a compiler, CMake or ptxas message names, else None."""
     for pattern in _LOCATIONS:
         if match := pattern.search(text):
             return match["file"].strip(), int(match["line"])

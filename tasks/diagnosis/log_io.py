@@ -1,7 +1,7 @@
 """Read the relevant lines of a log of any size and encoding, with their numbers, in one pass.
 
 Memory is bounded: of a very large log, only the head, the end and the lines around error keywords
-are kept. UTF-8, UTF-16, cp936, cp932 and cp1252 are decoded; other bytes are replaced.
+are kept. UTF-8, UTF-16, cp936, cp932 and cp1252 are decoded; any other byte is replaced.
 """
 
 import os
@@ -23,7 +23,7 @@ _PEEK_BYTES = 4096
 _MAX_LINE_BYTES = 1 << 16  # longer lines are split: a file may have no line ends
 _HEAD_LINES, _END_LINES, _MAX_KEPT_LINES, _MAX_TEXT_LENGTH = 200, 400, 20_000, 2000
 _CONTEXT_BEFORE, _CONTEXT_AFTER = 5, 8
-_DENSE = 20  # each line is searched if more than one in this many lines has the keyword
+_DENSE = 20  # lines are searched one by one if more than 1 in 20 has the keyword
 _ERROR_KEYWORDS = tuple(
     word.encode()
     for word in (
@@ -67,7 +67,7 @@ def read_log(path: Path, begun: int = 0) -> Iterator[RawLine]:
 
 
 def _read_blocks(file: BufferedReader, wide: str) -> Iterator[bytes]:
-    """Yield the rest of the file in blocks of whole lines; UTF-16 is converted to UTF-8."""
+    """Yield the rest of the file in blocks of whole UTF-8 lines; `wide` is its UTF-16 encoding."""
     pieces = iter(lambda: file.read(_BLOCK), b"")
     if wide:
         from codecs import iterdecode  # noqa: PLC0415 - few logs need it
@@ -149,9 +149,9 @@ class _UnmatchedLines:
 
 
 def _is_new(line: bytes, counts: dict[bytes, int]) -> bool:
-    """Return True unless the line is a warning, or many lines before differ only in numbers.
+    """Return False for a warning, and for a line that equals many earlier ones except in numbers.
 
-    `counts` has the number of these lines by the text without digits.
+    `counts` has the number of earlier lines by their text without digits.
     """
     if line.startswith(b"$ "):
         return True  # a command of torchyard: the start of an attempt
@@ -186,7 +186,7 @@ def _select_lines(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Itera
 
 
 def _split_raw_lines(number: int, line: bytes) -> Iterator[RawLine]:
-    """Yield the parts of a line between carriage returns, as in progress output."""
+    """Yield the parts of a line between its carriage returns, which progress output contains."""
     for piece in line.rstrip(b"\r").split(b"\r")[-20:]:
         yield RawLine(number, decode_line(piece[: 2 * _MAX_TEXT_LENGTH])[:_MAX_TEXT_LENGTH])
 

@@ -116,7 +116,7 @@ _FRENCH_COLON = re.compile(r"(?<=\w) :(?=\s|$)")  # in English only MSVC prints 
 
 
 def translate_to_english(line: str) -> str:
-    """Return the line with foreign phrases and quotation marks replaced by English ones."""
+    """Return the line with English phrases and quotation marks in place of foreign ones."""
     is_foreign = not line.isascii()
     if is_foreign:
         line = _GUILLEMETS.sub('"', line.translate(_PLAIN_CHARACTERS))
@@ -160,8 +160,8 @@ class RawLine:
 class LogLine:
     """A cleaned line.
 
-    `unit` is the Ninja edge or MSBuild project that printed the line, "" for none. `failed` says
-    whether the edge failed, None if `unit` is not an edge.
+    `unit` is the Ninja edge or MSBuild project that printed the line, "" if none. `failed` says
+    whether this edge failed, None if `unit` is not an edge.
     """
 
     number: int

@@ -30,7 +30,7 @@ _REQUIREMENT_WORDS = re.compile(
 
 @dataclass(frozen=True)
 class _Requirement:
-    """A requirement: its normalized `name`, its `text` as printed, and `who` requires it."""
+    """A requirement of the package `who`: its normalized `name`, and its `text` as printed."""
 
     name: str
     specifier: str
@@ -57,7 +57,7 @@ def find_conflict(lines: Iterable[str]) -> str:
 
 
 def _parse_requirements(text: str) -> Iterator[_Requirement]:
-    """Yield each requirement. Conclusions of uv are skipped, because they repeat requirements."""
+    """Yield each requirement, but not those in conclusions of uv, which repeat requirements."""
     origin, is_conclusion = _CONSTRAINT, True
     for match in _REQUIREMENT_WORDS.finditer(text):
         if match["concluded"]:

@@ -1,4 +1,4 @@
-"""Correct a diagnosis with facts of the run: what killed a compiler, and if the disk was full."""
+"""Correct a diagnosis with facts of the run: what killed a compiler, or whether a disk was full."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _SLUGS_BY_CODE = {
     **dict.fromkeys((-4, 132), "illegal-instruction"),
 }
 _MEMORY_WORDS = re.compile(r"memory|bad_alloc|oom", re.IGNORECASE)
-_SHORT = 10  # memory is short if less than one in this many MiB was left
+_SHORT = 10  # memory is short if less than 1/_SHORT of the limit was left
 _PLENTY = 4
 
 
@@ -24,10 +24,10 @@ class RunFacts:
 
     `size` is the length of the log in bytes, to check that the facts belong to the log. `begun` is
     the offset of the failed command's output, `code` its exit code, negative for a signal. `kills`
-    counts the processes that the kernel killed for lack of memory. `lowest_mib` is the least memory
-    that was available, out of `limit_mib`. `free_mib` is the free space on the log's disk after the
-    run. `jobs` is the number of parallel compilers, `compiler` the path and version of the C++
-    compiler.
+    counts the processes that the kernel killed for lack of memory. `lowest_mib` is the least
+    available memory of the run, `limit_mib` the memory limit. `free_mib` is the free space on the
+    log's disk after the run. `jobs` is the number of parallel compilers, `compiler` the path and
+    version of the C++ compiler.
     """
 
     size: int = 0
@@ -44,9 +44,9 @@ class RunFacts:
 def apply_run_facts(
     facts: RunFacts | None, found: Diagnosis, failures: Sequence[Failure]
 ) -> Diagnosis:
-    """Return the diagnosis, corrected by `facts`, which are None for a log of an unknown run."""
+    """Return the diagnosis, corrected by `facts`. `facts` is None for the log of an unknown run."""
     if found.failure and found.failure.slug == "oom-killed":
-        # the log reports a kill, but perhaps not that memory was the reason
+        # the log reports a kill, but may not say that memory was the reason
         is_explained = found.first_error and _MEMORY_WORDS.search(found.first_error.text)
         return found if is_explained else _explain_kill(facts, found, failures)
     if facts is None or found.failure or found.candidates:

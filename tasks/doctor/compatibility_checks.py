@@ -1,4 +1,4 @@
-"""Check toolkit, GPUs, driver and known problems, and whether the build can run on this host."""
+"""Check the toolkit, GPUs, driver and known problems, and that the build can run on this host."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ACCEPT_HINT = check_result.format_command(
 
 
 def check_toolkit_and_gpus(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Yield the results of the checks toolkit, cards, targets and driver."""
+    """Yield the results of the checks `toolkit`, `cards`, `targets` and `driver`."""
     yield _check_toolkit(s, profile)
     if s.nvidia is None:
         yield from (report_unchecked(check) for check in ("cards", "targets", "driver"))
@@ -90,7 +90,7 @@ def _check_gpus(s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None) -> 
 
 
 def _report_silent_gpus(nvidia: NvidiaDriver, names: str, *, must_assume: bool) -> CheckResult:
-    """Report GPUs that do not respond. Otherwise the build could silently target other GPUs."""
+    """Report GPUs that do not respond, because the build could otherwise target only other GPUs."""
     message = f"the driver cannot list its GPUs: {nvidia.trouble}"
     if not nvidia.trouble:
         message = f"{nvidia.lost} GPU{'s do' if nvidia.lost > 1 else ' does'} not respond"
@@ -176,7 +176,7 @@ def _check_driver(
 
 
 def check_torch_compilers(s: HostFacts, profile: Profile | None, _: Knowledge) -> Results:
-    """Check torch-checks: whether torch's cpp_extension.py accepts the host compiler and nvcc."""
+    """Check `torch-checks`: whether torch's cpp_extension.py accepts the host compiler and nvcc."""
     if profile is None:
         yield report_unchecked("torch-checks", check_result.NO_PROFILE)
     elif not _list_cuda_extensions(s, profile) or not profile.choice.cuda:
@@ -232,7 +232,7 @@ def _check_linux_compiler(
 
 
 def _list_cuda_extensions(s: HostFacts, profile: Profile) -> list[ExtensionJob]:
-    """Return the extensions that nvcc may compile: not from a wheel, not without CUDA files."""
+    """Return the extensions that nvcc may compile: those with CUDA sources that are not a wheel."""
     jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
     without_cuda = s.without_cuda or ()
     return [job for job in jobs if job.kind != "wheel" and job.name not in without_cuda]
@@ -241,7 +241,7 @@ def _list_cuda_extensions(s: HostFacts, profile: Profile) -> list[ExtensionJob]:
 def _check_minimum_version(
     torch: BuildTorch, compiler: str, version: str, minimum: str
 ) -> CheckResult:
-    """Warn if the compiler is older than torch requires. Torch itself only warns, too."""
+    """Warn if the compiler is older than torch requires. Torch itself also only warns."""
     installed, required = parse_tool_version(version), parse_tool_version(minimum)
     if installed and required and installed < required:
         message = f"torch {torch.version} needs {minimum} or later, and warns about {compiler}"
@@ -254,8 +254,8 @@ def _suggest_compiler_fix(
 ) -> str:
     """Return how to get a compiler that torch accepts, or how to disable torch's compiler check.
 
-    No older GCC is suggested for torch from source, which would be rebuilt. The `compiler` check
-    ensures that nvcc accepts the installed compiler.
+    For a torch from source, no older GCC is suggested, because torch would be rebuilt. The
+    `compiler` check ensures that nvcc accepts the installed compiler.
     """
     setting = f'  extensions ({names}).env: {{{SKIP_CHECK_VARIABLE}: "1"}}'
     disable = f"nvcc accepts this compiler, so disable torch's check:\n{setting}"
@@ -276,7 +276,7 @@ _LEVELS: dict[str, Level] = {"error": "problem", "warning": "warning", "info": "
 
 
 def check_known_bad(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check known-bad: yield a result for each known problem that applies, or one if none does."""
+    """Yield a `known-bad` result for each known problem that applies, or one if none applies."""
     if profile is None:
         yield report_unchecked("known-bad", check_result.NO_PROFILE)
         return

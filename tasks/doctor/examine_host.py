@@ -31,7 +31,7 @@ TREE = "PyTorch's tree"
 
 
 def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> ProbeRequest:
-    """Return the paths, programs and URLs to inspect; without a profile, those that need none."""
+    """Return the paths, programs and URLs to inspect; without a profile, only general ones."""
     if profile is None:
         return ProbeRequest(root, host, tuple((place, root) for place in ALL_PLACES[:-1]))
     source = _find_source_job(profile)
@@ -70,7 +70,7 @@ def _find_source_job(profile: Profile) -> SourceJob | None:
 
 
 def list_build_places(layout: Layout, tree: PurePath) -> Iterator[tuple[str, PurePath]]:
-    """Yield the label and path of each place that a build writes to; PyTorch is built in `tree`."""
+    """Yield label and path of each folder that a build writes to; PyTorch is built in `tree`."""
     yield "build", tree
     yield "environment", layout.build
     yield "wheels", layout.wheelhouse
@@ -97,7 +97,7 @@ def _resolve_index_url(url: str, mirrors: Mapping[str, str]) -> RequiredUrl:
 
 
 def check_network(s: HostFacts, profile: Profile | None, _: Knowledge) -> Results:
-    """Yield the results of the checks proxies, index and git-hosts."""
+    """Yield the results of the checks `proxies`, `index` and `git-hosts`."""
     yield _check_proxies(s)
     if profile and (bundle := profile.loaded.settings.offline):
         message = f"offline: everything comes from {bundle}"
@@ -169,7 +169,7 @@ _DAEMON_COMMANDS = {
 
 
 def check_workers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check workers: whether the workers of distributed compilation answer."""
+    """Check `workers`: whether the workers of distributed compilation answer."""
     kind = profile.loaded.settings.build.distribute if profile else "off"
     if kind == "off":
         yield report_ok("workers", "nothing is compiled on other machines")

@@ -33,7 +33,7 @@ _BUILD_FILES = ("setup.py", "CMakeLists.txt", "*.py", "*.cmake")
 
 
 def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: str) -> str:
-    """Return a hint that names the line of an extension with an unsupported arch, and a fix.
+    """Return a hint that says where to remove an unsupported arch of an extension.
 
     Return an empty string if the arch is a target of the profile, and for any other failure.
     """
@@ -64,7 +64,7 @@ def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: s
 def _find_arch_lines(
     tree: Path, subdirectory: str, pattern: re.Pattern[str]
 ) -> Iterator[tuple[Path, int]]:
-    """Yield file and number of each line with the arch, in `subdirectory` and then its parents."""
+    """Yield file and number of each line with an arch, in `subdirectory` and then its parents."""
     build_folder = tree / subdirectory
     parents = (parent for parent in build_folder.parents if parent.is_relative_to(tree))
     for folder, name in product((build_folder, *parents), _BUILD_FILES):
@@ -81,10 +81,10 @@ def _find_arch_lines(
 
 @dataclass(frozen=True)
 class FailureExplanation:
-    """The diagnosis of a log, and a remedy.
+    """The diagnosis of a log, with the remedy and a source excerpt.
 
-    If the cause is not certain, `remedy` says which lines of the log to read. It is an empty string
-    if nothing failed.
+    If the cause is uncertain, `remedy` says which lines of the log to read. `remedy` is empty if
+    nothing failed.
     """
 
     log: Path
@@ -99,7 +99,7 @@ class FailureExplanation:
 
     @property
     def cause(self) -> str:
-        """The cause as text, or the possible causes if it is not certain; "" if nothing failed."""
+        """The cause as text, or the possible causes if it is uncertain; "" if nothing failed."""
         if failure := self.found.failure:
             return f"{failure.cause} ({failure.slug})"
         if self.found.candidates:
@@ -114,7 +114,7 @@ def explain_log(
     profile: Profile | None = None,
     stage: Stage | None = None,
 ) -> FailureExplanation:
-    """Explain a log. `profile` is None for the log of another build, `facts` is None if unknown.
+    """Explain a log. `profile` is None for another build's log, `facts` is None if unknown.
 
     Without a profile, the remedy contains no fact of this host and no torchyard command.
     """
@@ -174,8 +174,8 @@ def _add_explanation(
 ) -> None:
     """Add the cause, remedy and log lines of `explanation` to `error`.
 
-    The hint of `error` is kept, unless it names a failure of `slugs` and the facts of the run show
-    another one.
+    The hint of `error` is kept, unless the hint names one of the failures `slugs`, but the facts of
+    the run show a different failure.
     """
     error.diagnosis, error.log = explanation.document, str(explanation.log)
     error.excerpt = explanation.excerpt
@@ -195,8 +195,8 @@ def _add_explanation(
 def _read_compiler(stage: Stage, deps: PurePath) -> str:
     """Return path and version of the C++ compiler in the manifest `deps`.
 
-    Return an empty string without the manifest, or if the `env` of an extension sets CXX. In a
-    wheel job, `env` is the path of a manifest instead.
+    Return an empty string without the manifest, or if the `env` of an extension sets CXX. The `env`
+    of a wheel job is the path of a manifest and sets nothing.
     """
     env = getattr(stage.job, "env", None)
     if isinstance(env, Mapping) and "CXX" in env:

@@ -24,7 +24,7 @@ _PLACES_OF_BUILD = {"environment", "wheels", "caches", "temporary files"}
 
 
 def _describe_disk(disk: Disk) -> str:
-    """Describe the folders on the disk; "the build" includes the environment and its wheels."""
+    """Return the folders on a disk as text. "the build" includes its environment and wheels."""
     names = {"build": "the build", "environment": "its environment"}
     hidden = _PLACES_OF_BUILD if "build" in disk.holds else set()
     places = sorted(disk.holds, key=lambda place: place != "build")
@@ -46,14 +46,14 @@ def format_disk_usage(disks: Iterable[Disk], disk_usage: DiskUsage | None) -> st
     return ", ".join(parts).replace(" for ", " of disk for ", 1)
 
 
-_MAYBE_PRESENT = {"caches", "install.into"}  # files may exist: of other builds or a replaced torch
+_MAYBE_PRESENT = {"caches", "install.into"}  # may have files of other builds or of a replaced torch
 _MEMORY_FILESYSTEMS = {"tmpfs", "ramfs"}
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"}
 _WSL_FILESYSTEMS = {"9p", "drvfs"}  # filesystem types of Windows disks in WSL
 
 
 def check_folders(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Yield the results of the checks disk, filesystem, paths and long-paths."""
+    """Yield the results of the checks `disk`, `filesystem`, `paths` and `long-paths`."""
     if s.disks is None:
         yield from (report_unchecked(check) for check in ("disk", "filesystem"))
     else:
@@ -120,7 +120,7 @@ def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> CheckResult:
 
 
 def _check_paths(s: HostFacts, profile: Profile | None) -> Results:
-    """Check the paths of Python and the checkout for spaces, and on Windows for non-ASCII."""
+    """Check the paths of Python and the checkout for spaces and, on Windows, for non-ASCII."""
     windows = s.host.system == "windows"
     has_problem = False
     for what, path in (("the checkout", str(s.root)), ("Python", s.host.python.path)):
@@ -166,7 +166,7 @@ def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
 
 
 def check_leftovers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check leftovers: whether another run, or files of another origin, affect the build."""
+    """Check `leftovers`: whether other runs, or folders of unknown origin, affect the build."""
     del profile, knowledge
     if s.leftovers is None:
         yield report_unchecked("leftovers")
@@ -192,7 +192,7 @@ def check_leftovers(s: HostFacts, profile: Profile | None, knowledge: Knowledge)
 
 
 def check_write_access(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check trust: whether other users may write to folders of the build or on PATH."""
+    """Check `trust`: whether other users may write to folders of the build or on PATH."""
     del profile, knowledge
     if s.exposed is None:
         yield report_unchecked("trust", "permissions are not inspected on this system")
@@ -211,7 +211,7 @@ def check_write_access(s: HostFacts, profile: Profile | None, knowledge: Knowled
 
 
 def check_submodules(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check submodules: whether extensions in the user's folders lack submodules."""
+    """Check `submodules`: whether submodules are missing in the user's folders of extensions."""
     if profile is None:
         yield report_unchecked("submodules", check_result.NO_PROFILE)
     elif s.unfetched is None:
@@ -231,8 +231,8 @@ def _report_missing_submodules(
 ) -> CheckResult:
     """Report empty submodules: a problem if the extension needs one of them, else a warning.
 
-    It needs a submodule that contains it, or that config/knowledge/extensions.yaml lists. A fork
-    may not need its other submodules. `optional` extensions only get a warning.
+    An extension needs a submodule that contains it, or that config/knowledge/extensions.yaml lists.
+    A fork may not need the other submodules. `optional` extensions only get a warning.
     """
     extension = knowledge.extensions.get(missing.extension)
     required = [missing.source / path for path in (extension.submodules if extension else ())]
@@ -252,7 +252,7 @@ def _report_missing_submodules(
 
 
 def check_merge_conflicts(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check conflicts: yield a problem for each source folder with merge conflicts."""
+    """Check `conflicts`: yield a problem for each source folder with merge conflicts."""
     del knowledge
     if profile is None:
         yield report_unchecked("conflicts", check_result.NO_PROFILE)

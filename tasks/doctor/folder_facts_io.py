@@ -67,7 +67,7 @@ def list_mounts() -> Iterator[tuple[Path, str]]:
 
 
 def find_filesystem_type(place: Path, known: tuple[tuple[Path, str], ...]) -> str:
-    """Return the filesystem type of `place`, or ""; `known` are the mounts of `list_mounts`."""
+    """Return the filesystem type of `place`, "" if unknown; `known` has the mounts."""
     real = place.resolve()
     if sys.platform == "win32":
         import psutil  # noqa: PLC0415 - not at load
@@ -123,8 +123,8 @@ def find_leftovers(request: ProbeRequest) -> Iterator[Leftover]:
 def find_unsafe_paths(request: ProbeRequest) -> tuple[UnsafePath, ...] | None:
     """Return the folders of the build and on PATH that other users may write to.
 
-    Without file owners (Windows disks in WSL, USB sticks), all files seem to be writable by
-    everyone: such filesystems are skipped. None means that the system has no such permissions.
+    Filesystems without file owners (Windows disks in WSL, USB sticks) are skipped, because all
+    files there seem to be writable by everyone. Return None on a system without such permissions.
     """
     if os.name != "posix":
         return None
@@ -159,8 +159,8 @@ def find_missing_submodules(
 ) -> tuple[host_facts.MissingSubmodules, ...] | None:
     """Return the missing submodules of the user's extensions, None without a profile.
 
-    The folder that is built, the folder that is copied, and the git work tree around them may have
-    submodules.
+    Submodules are searched in the folder that is built, in the folder that is copied, and in the
+    git work tree around them.
     """
     found = []
     for extension, copied, built in request.own:

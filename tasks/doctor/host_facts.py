@@ -22,7 +22,7 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Tool:
-    """A program. Its path is empty if not found; `why` is a reason or an error, `todo` the hint."""
+    """A program; `path` is "" if not found. `why` is a reason or an error, `todo` the hint."""
 
     path: str = ""
     version: str = ""
@@ -109,7 +109,7 @@ class ShadowingTorch:
 
 @dataclass(frozen=True)
 class InstalledExtension:
-    """An installed package with the name of an extension; `indexed`: from a package index."""
+    """An installed package with the name of an extension; `indexed` means from a package index."""
 
     name: str
     version: str
@@ -119,7 +119,7 @@ class InstalledExtension:
 
 @dataclass(frozen=True)
 class BuildTorch:
-    """The torch that extensions are built against ("" if missing), and its checks of compilers."""
+    """The torch to build extensions for ("" if missing), and `says`, its compiler requirements."""
 
     version: str = ""
     cuda: str | None = None
@@ -128,7 +128,7 @@ class BuildTorch:
 
 @dataclass(frozen=True)
 class MissingSubmodules:
-    """The empty submodules of `tree` (a git clone if `cloned`); `source` is the built folder."""
+    """The empty submodules in `tree`, a git clone if `cloned`; `source` is the folder to build."""
 
     extension: str
     source: PurePath
@@ -148,10 +148,10 @@ class UnmergedCheckout:
 
 @dataclass(frozen=True)
 class RequiredUrl:
-    """A URL that a build needs, without secrets once a probe found out whether its host `answers`.
+    """A URL that a build needs; `answers` is True if its host accepted a connection.
 
-    The index in the user's uv or pip settings replaces a `usual` (default) index. `instead_of` is
-    the URL that a mirror replaced.
+    After the connection test, `url` has no secrets. The index in the user's uv or pip settings
+    replaces a `usual` (default) index. `instead_of` is the URL that a mirror replaced.
     """
 
     subject: str
@@ -167,11 +167,11 @@ class ProbeRequest:
     """The subjects that the probes inspect. Paths are absolute.
 
     `build` is the build folder, None without a profile. `torch` is the folder of an existing torch,
-    None if torch will be installed into `venv`. `begun` are files that exist once the build has
-    started. `into` is the setting install.into, `installed` the manifest that an install writes.
-    `sources` has name and folder of each extension, which may not be fetched yet. `own` has the
-    extensions in the user's folders: name, folder, and the subfolder that is built. `checkouts` has
-    the user's folders of PyTorch and extensions, each with its settings key.
+    None if torch will be installed into `venv`. `begun` are files that exist only after the build
+    has started. `into` is the setting install.into, `installed` the manifest that an install
+    writes. `sources` has name and folder of each extension, which may not be fetched yet. `own` has
+    the extensions in the user's folders: name, folder, and the subfolder that is built. `checkouts`
+    has the user's folders of PyTorch and extensions, each with its settings key.
     """
 
     root: PurePath
@@ -200,8 +200,9 @@ class HostFacts:
     build already uses most of its disk space. `python_bits` belongs to the target interpreter.
     `glibc` is empty without glibc (musl, Windows). `cmake` and `ninja` are found in the build
     environment, else on PATH, and `setuptools` only in the build environment. `without_cuda` are
-    the extensions without CUDA sources. `hands_on` is the program that sends compilations to the
-    `workers`. `proxies` has host and port by variable, empty if the variable has no host.
+    the extensions without CUDA sources. `reach` has the required URLs, `hands_on` the program that
+    sends compilations to the `workers`. `proxies` has host and port by variable, empty if the
+    variable has no host.
     """
 
     host: Host

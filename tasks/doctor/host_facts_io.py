@@ -92,7 +92,7 @@ def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[
 
 
 def _apply_user_index(required: RequiredUrl) -> RequiredUrl:
-    """Return `required`, with the index of the user's uv or pip settings instead of a default."""
+    """Return `required`; the index of the user's uv or pip settings replaces a default index."""
     if not required.usual:
         return required
     pip_index = "" if required.instead_of else package_indexes.find_pip_index()
@@ -219,7 +219,7 @@ def _find_user_site(python: Interpreter) -> Path:
 def _find_installed_extensions(request: ProbeRequest) -> tuple[InstalledExtension, ...] | None:
     """Return the extensions that are installed beside an existing torch or in the user site folder.
 
-    Packages from a package index have no direct_url.json (PEP 610). None means without a profile.
+    Packages from a package index have no direct_url.json (PEP 610). Return None without a profile.
     """
     python, found = request.host.python, []
     folders = [Path(python.torch.folder).parent] if python.torch else []
@@ -310,7 +310,7 @@ def _find_distribution_program(request: ProbeRequest) -> Tool | None:
     return Tool(shutil.which(program) or "") if program else None
 
 
-# The checks that need a fact (none: it is always read), and the function that reads the fact
+# For each fact: the checks that need it (without any, it is always read), and the reader function
 _Readers = dict[str, tuple[set[CheckId], Callable[[ProbeRequest], Any]]]
 _READERS: _Readers = {
     "os_release": (set(), _read_os_release),

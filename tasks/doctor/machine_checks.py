@@ -39,7 +39,7 @@ _SETTINGS_BY_VARIABLE = {
 
 
 def check_machine(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Yield the results of the checks os, memory, swap, locale and variables."""
+    """Yield the results of the checks `os`, `memory`, `swap`, `locale` and `variables`."""
     yield _check_os(s, profile)
     if s.memory is None:
         yield report_unchecked("memory")
@@ -116,7 +116,7 @@ def _compiles_torch(profile: Profile | None) -> bool:
 
 
 def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckResult:
-    """Check the swap, which linking and jobs with more memory use than forecast may need."""
+    """Check the swap space, which linking, or jobs larger than estimated, may need."""
     if memory.swap_mib is None:
         return report_unchecked("swap", "this system does not report the size of its swap")
     message = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
@@ -152,7 +152,7 @@ def _check_variables(s: HostFacts) -> CheckResult:
 
 
 def check_python(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Yield the results of the checks python, uv, torch-shadow and names."""
+    """Yield the results of the checks `python`, `uv`, `torch-shadow` and `names`."""
     yield _check_interpreter(s)
     if s.uv is None:
         yield report_unchecked("uv")
@@ -207,7 +207,7 @@ def _report_shadowing_torch(s: HostFacts, shadow: ShadowingTorch) -> CheckResult
 
 
 def _check_extension_names(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check names: warn about packages of other projects that have the name of an extension."""
+    """Check `names`: warn about packages of other projects that have the name of an extension."""
     if s.installed is None:
         reason = (
             check_result.NO_PROFILE if profile is None else "installed packages were not inspected"
@@ -235,7 +235,7 @@ _REINSTALL_HINT = check_result.format_command(
 
 
 def check_build_tools(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Yield the results of the checks git, cmake and ninja."""
+    """Yield the results of the checks `git`, `cmake` and `ninja`."""
     yield _check_git(s, find_deps_job(profile), knowledge)
     yield _check_cmake(s, profile, knowledge)
     yield _check_ninja(s, profile)
@@ -263,7 +263,7 @@ def _check_git(s: HostFacts, job: DepsJob | None, knowledge: Knowledge) -> Check
 
 
 def _check_cmake(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> CheckResult:
-    """Warn if another CMake replaced the suitable one that the `deps` stage installed."""
+    """Warn if a different CMake replaced the suitable one that the `deps` stage installed."""
     if s.cmake is None:
         return report_unchecked("cmake")
     try:
@@ -305,7 +305,7 @@ def _check_ninja(s: HostFacts, profile: Profile | None) -> CheckResult:
 
 
 def is_in_build_folder(path: str, profile: Profile | None) -> bool:
-    """Return True if the program is in the build directory, False without a profile."""
+    """Return True if the program `path` is in the build directory, False without a profile."""
     build = profile.layout.build if profile else None
     return build is not None and type(build)(path).is_relative_to(build)
 
@@ -322,7 +322,7 @@ _INSTALL_COMMANDS = {"windows": MSVC_INSTALL_COMMAND, "macos": "xcode-select --i
 
 
 def check_compilers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Yield the results of the checks compiler, visual-studio and windows-sdk."""
+    """Yield the results of the checks `compiler`, `visual-studio` and `windows-sdk`."""
     windows = s.host.system == "windows"
     if profile and not profile.choice.needs_compiler:
         checks: list[CheckId] = ["compiler", "visual-studio", "windows-sdk"]

@@ -1,7 +1,7 @@
 """Format and parse arch lists for torch.utils.cpp_extension, PyTorch's CMake code and CMake.
 
-The first two differ, and change by release: see `extension_archs`, `cmake_archs` and
-`arch_list_parsing` in pytorch.yaml. PyTorch's code is cmake/Modules_CUDA_fix/upstream/FindCUDA.
+The first two formats differ, and change by release: see `extension_archs`, `cmake_archs` and
+`arch_list_parsing` in pytorch.yaml. The CMake code is cmake/Modules_CUDA_fix/upstream/FindCUDA.
 """
 
 import re
@@ -36,9 +36,9 @@ def format_torch_archs(
     *,
     cmake: bool = False,
 ) -> str:
-    """Return TORCH_CUDA_ARCH_LIST, `8.9;12.0+PTX`, for extensions or the CMake code of a torch.
+    """Return the TORCH_CUDA_ARCH_LIST for extensions, or for torch's CMake code: `8.9;12.0+PTX`.
 
-    Raises `KnowledgeError` if that release does not accept an arch.
+    `cmake` selects the CMake code. Raises `KnowledgeError` if the release `torch` rejects an arch.
     """
     ordered = _sort_archs(archs)
     for arch in ordered:
@@ -81,7 +81,7 @@ def _sort_archs(archs: Iterable[Arch]) -> list[Arch]:
 def _find_ptx_arch(ordered: Sequence[Arch]) -> Arch:
     """Return the highest arch without a suffix.
 
-    Raises `KnowledgeError` if there is none: PTX with a suffix does not run on later GPUs.
+    Raises `KnowledgeError` if there is none, since PTX with a suffix does not run on later GPUs.
     """
     unsuffixed = [arch for arch in ordered if not arch.suffix]
     if not unsuffixed:
@@ -94,10 +94,11 @@ def _find_ptx_arch(ordered: Sequence[Arch]) -> Arch:
 def parse_torch_archs(
     knowledge: Knowledge, torch: str, text: str, *, cmake: bool = False
 ) -> MachineCode:
-    """Return the code that extensions, or the CMake code, of that torch build for an arch list.
+    """Return the machine code that extensions, or torch's CMake code, build for an arch list.
 
-    `text` is the user's TORCH_CUDA_ARCH_LIST. Raises `KnowledgeError` for an empty list or item, a
-    name such as `Hopper` or `native`, and an arch that the release does not accept.
+    `text` is the user's TORCH_CUDA_ARCH_LIST, and `cmake` selects the CMake code. Raises
+    `KnowledgeError` for an empty list or item, a name such as `Hopper` or `native`, and an arch
+    that the release `torch` does not accept.
     """
     if not text.strip("; \t"):
         hint = f"remove the list, so that target.gpus decides; or {_ARCH_LIST_EXAMPLE}"
@@ -116,10 +117,10 @@ def parse_torch_archs(
 
 
 def parse_cmake_archs(knowledge: Knowledge, cuda: str, text: str) -> MachineCode | None:
-    """Return the code that CMAKE_CUDA_ARCHITECTURES or CUDAARCHS selects with CUDA release `cuda`.
+    """Return the machine code that CMAKE_CUDA_ARCHITECTURES or CUDAARCHS selects in CUDA `cuda`.
 
     Return None for "OFF", with which CMake leaves the choice to the project. Raises
-    `KnowledgeError` for a value that means other archs on another machine.
+    `KnowledgeError` for a value such as `native`, which means other archs on another machine.
     """
     if text == "OFF":
         return None
@@ -153,7 +154,7 @@ def require_covered_targets(
 
 
 def _build_arch_error(knowledge: Knowledge, text: str, name: str, reader: str) -> KnowledgeError:
-    """Return the error for an item that is not a capability."""
+    """Return the error for the item `name` of the arch list `text`, which `reader` rejects."""
     word = name.lower().partition("+")[0]
     family = next((family for family in knowledge.families if word == family.name.lower()), None)
     hint = _ARCH_LIST_EXAMPLE

@@ -1,6 +1,6 @@
 """Estimate the time, disk usage and memory of a strategy from the figures in costs.yaml.
 
-A time is a range that starts at the measured time; machine, network and features decide the rest.
+A time is a range that starts at the measured time; machine, network and features can extend it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from tasks.knowledge.resource_estimates import DiskUsage, Range, add_range_multi
 class Cost:
     """The time, disk usage and memory of a strategy, None if not known.
 
-    `seconds` is the least and most wall-clock time; `core_seconds` is the part of compilers, which
-    is divided among cores. `disk_usage` is the usage after the build, `memory_mib` the memory of
-    the largest process. `known` is the evidence, or begins with "unverified".
+    `seconds` is the least and the most wall-clock time. `core_seconds` is the part in which
+    compilers run; it becomes shorter with more cores. `disk_usage` is the usage after the build,
+    `memory_mib` the memory of the largest process. `known` is the evidence, or begins with
+    "unverified".
     """
 
     seconds: tuple[int, int] | None
@@ -31,7 +32,7 @@ class Cost:
     core_seconds: tuple[int, int] = (0, 0)
 
     def scale_to_cores(self, cores: int) -> Cost:
-        """Return the cost with that many compilers in parallel; its `core_seconds` are 0."""
+        """Return the cost with `cores` parallel compilers; its `core_seconds` are 0."""
         if self.seconds is None:
             return self
         times = zip(self.seconds, self.core_seconds, strict=True)
@@ -40,10 +41,7 @@ class Cost:
 
 
 def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensions: int) -> Cost:
-    """Return the cost on one core with `archs` target archs (0: for the CPU) and `extensions`.
-
-    A compiler cache and the outputs of an earlier build are not counted.
-    """
+    """Return the cost on one core for a number of `archs` (0 for a CPU build) and `extensions`."""
     facts = {(row.strategy, row.cuda): row for row in knowledge.costs}
     if (fact := facts.get((strategy, archs > 0))) is None:
         return Cost(None, None, 0, "unverified: no cost is known")
@@ -63,9 +61,9 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
 
 
 class ExtensionCost(Struct, frozen=True, kw_only=True):
-    """The additional cost of one extension with any strategy; `seconds` is least and most.
+    """The additional cost of one extension with any strategy; `seconds` is least and most time.
 
-    `uncertain` says what was not checked, if `status` does not say everything.
+    `uncertain` says what was not checked, in addition to `status`.
     """
 
     seconds: Range
@@ -78,7 +76,7 @@ class ExtensionCost(Struct, frozen=True, kw_only=True):
 class CostFact(ExtensionCost, frozen=True, kw_only=True):
     """The cost of one strategy. Each time is a range in seconds, least and most.
 
-    `core_seconds` is the total time of the compilers for one arch, `arch_seconds` for each other.
+    `core_seconds` is the total compiler time for one arch, `arch_seconds` for each further arch.
     """
 
     strategy: Strategy

@@ -1,4 +1,4 @@
-"""CUDA toolkits: the archs they can compile, their host compilers, and their packages."""
+"""Query CUDA toolkits: the archs they can compile, their host compilers, and their packages."""
 
 from collections.abc import Iterable
 
@@ -12,10 +12,7 @@ from tasks.knowledge.versions import format_major_minor
 
 
 def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
-    """Return the facts of the CUDA release `12.8`, also given as a full version.
-
-    Raises `KnowledgeError` if the release is not known.
-    """
+    """Return the facts about a CUDA release, given as `12.8` or as a full version."""
     release = format_major_minor(cuda)
     if release in knowledge.toolkits:
         return knowledge.toolkits[release]
@@ -26,7 +23,7 @@ def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
 
 
 def can_compile_arch(knowledge: Knowledge, cuda: str, arch: Arch) -> bool:
-    """Return True if the toolkit compiles for `arch`; `12.0a` and `12.0f` count separately."""
+    """Return True if the toolkit compiles for exactly this `arch`, including the suffix."""
     return arch in find_toolkit(knowledge, cuda).makes
 
 
@@ -39,9 +36,9 @@ def list_capable_toolkits(knowledge: Knowledge, archs: Iterable[Arch]) -> tuple[
 def list_published_toolkits(
     knowledge: Knowledge, release: Release, archs: Iterable[Arch], system: System
 ) -> tuple[str, ...]:
-    """Return the CUDA releases for which PyTorch publishes `release`, first that of PyPI's wheel.
+    """Return the CUDA releases for which PyTorch publishes `release`; PyPI's CUDA release is first.
 
-    Releases that cannot compile for every arch, or are known to fail, are left out.
+    CUDA releases that cannot compile for every arch, or are known to fail, are left out.
     """
     required = tuple(archs)
     published = dict.fromkeys((release.pypi_cuda, *release.cudas_built))
@@ -53,7 +50,7 @@ def list_published_toolkits(
 def is_known_to_fail(
     knowledge: Knowledge, torch: str, cuda: str, archs: Iterable[Arch], system: System
 ) -> bool:
-    """Return True if that torch is known not to build with that CUDA for one of `archs`."""
+    """Return True if building this torch with this CUDA for one of `archs` is known to fail."""
     build = Combination(system=system, cuda=cuda, torch=torch, strategy="source", archs=(*archs,))
     return any(problem.level == "error" for problem in find_known_bad(knowledge, build))
 
@@ -82,7 +79,7 @@ def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> T
 
 
 def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
-    """Return the driver branch that runs every release of a CUDA major version, `525` for 12.x."""
+    """Return the oldest driver branch that runs every release of a CUDA major: `525` for 12.x."""
     toolkit = find_toolkit(knowledge, cuda)
     return int(knowledge.toolkit_notes["driver_floor"][toolkit.cuda.partition(".")[0]])
 
@@ -90,9 +87,9 @@ def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
 def list_toolkit_packages(
     knowledge: Knowledge, cuda: str, for_source: bool = False
 ) -> tuple[str, ...]:
-    """Return the pip requirements of a toolkit, with `for_source` also of torch's libraries.
+    """Return the pip requirements of a toolkit; with `for_source` also those of torch's libraries.
 
-    One is `cuda-toolkit[nvcc,...]==13.2.*`, which pins a compatible set of versions. Raises
+    The requirement `cuda-toolkit[nvcc,...]==13.2.*` pins a compatible set of versions. Raises
     `KnowledgeError` for a toolkit that PyPI does not have: before 13.0 the wheels have no nvcc.
     """
     toolkit = find_toolkit(knowledge, cuda)

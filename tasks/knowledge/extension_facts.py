@@ -1,6 +1,7 @@
 """The types of the facts about extensions and companion packages, and queries over them.
 
-A condition `when` on `cuda` holds only for CUDA builds. `status` is the evidence.
+`when` has conditions on a build; one on `cuda` holds only for CUDA builds. `status` is the
+evidence.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class BuildSetting(Struct, frozen=True, kw_only=True):
 
 
 class ArchVariable(Struct, frozen=True, kw_only=True):
-    """The variable from which a setup.py reads the archs, `80;120`, and the archs that it accepts.
+    """The environment variable from which a setup.py reads the archs in the form `80;120`.
 
-    `known` is empty if it accepts any arch.
+    `known` are the archs that the setup.py accepts, empty if it accepts any arch.
     """
 
     variable: str
@@ -61,10 +62,10 @@ class ExtensionFact(Struct, frozen=True, kw_only=True):
     """A CUDA extension: its source, its imports, and its undeclared build requirements.
 
     One of `git` (at `ref`) and `sdist` is set. `requires` are the packages, `after` the extensions
-    that the build imports. `own_jobs` is True if setup.py sets a job count without MAX_JOBS.
+    that the build imports. `own_jobs` is True if setup.py chooses a job count without MAX_JOBS.
     `compiler_mib` is the memory of one compiler, 0 if unknown. `check` is a script in
     templates/checks. `pypi` says whose package has this name on PyPI. `distribution` is the name in
-    the metadata.
+    the package metadata.
     """
 
     name: str
@@ -90,14 +91,15 @@ class ExtensionFact(Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> str:
-        """The source as in a settings file."""
+        """The source in the syntax of a settings file, such as `git: URL`."""
         return f"git: {self.git}" if self.git else f"sdist: {self.sdist}"
 
 
 class StableAbiWheel(WheelCode, frozen=True, kw_only=True):
-    """A wheel that uses only the stable ABI, so that it runs with the versions `torch` and `cuda`.
+    """A wheel that uses only the stable ABI, so that it runs with every matching torch and CUDA.
 
-    `beside_built` is the evidence that it runs with a torch that is not an official wheel.
+    `torch` and `cuda` are version specifiers. `beside_built` is the evidence that the wheel runs
+    with a torch that is not an official wheel.
     """
 
     wheel: str
@@ -114,7 +116,7 @@ class CompanionFact(Struct, frozen=True, kw_only=True):
     """A companion package, whose version must match that of torch.
 
     `source` says how to build the package. It is None for triton, which is installed as a wheel:
-    `packages` has its name by system, `pins` its version in PyTorch's tree.
+    `packages` has its name by system, `pins` where PyTorch's tree has its version.
     """
 
     name: str
@@ -128,7 +130,7 @@ class CompanionFact(Struct, frozen=True, kw_only=True):
 
 
 def normalize_project_name(name: str) -> str:
-    """Normalize a name as package indexes do: `Simple_KNN` is `simple-knn` (PEP 503)."""
+    """Normalize a name as package indexes do: `Simple_KNN` becomes `simple-knn` (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -165,7 +167,7 @@ def _normalize_git_url(url: str) -> str:
 def compute_build_variables(
     settings: Iterable[BuildSetting], archs: ArchVariable | None, combination: Combination
 ) -> dict[str, str]:
-    """Return the variables of a build. Raises `KnowledgeError` for an unsupported GPU."""
+    """Return the environment of a build; raise `KnowledgeError` for an unsupported GPU."""
     met = (setting.env for setting in settings if is_condition_met(setting.when, combination))
     env = {name: value for variables in met for name, value in variables.items()}
     if archs and combination.archs:
@@ -182,7 +184,7 @@ def list_nvcc_options(
 
 
 def format_arch_variable(archs: ArchVariable, targets: Sequence[Arch]) -> str:
-    """Format for a setup.py, as `80;120`, the newest known arch that runs on each target."""
+    """Return the newest known arch that runs on each target, as text for a setup.py: `80;120`."""
     covering = set()
     for target in targets:
         known = archs.known or (Arch(target.major, target.minor),)

@@ -1,4 +1,4 @@
-"""The types of the facts in config/knowledge; the other modules have the queries.
+"""Define the types of the facts in config/knowledge; the other modules have the queries.
 
 `field(name=...)` sets the YAML key. A dotted key is a key in a nested mapping, or in each mapping
 of a nested list; "name" is the key of the row. `status` is the evidence: "verified: ...".
@@ -38,7 +38,7 @@ else:
 
 
 class NullableText(str):
-    """A text, "" for null."""
+    """A text, which is "" for a YAML null."""
 
 
 class Pattern(str):
@@ -46,11 +46,11 @@ class Pattern(str):
 
 
 class Conditions(tuple[Mapping[str, Any], ...]):
-    """Alternative conditions: none for a YAML null, one for a mapping, several for a list."""
+    """Alternative conditions: empty for a YAML null, one for a mapping, several for a list."""
 
 
 def parse_value(kind: type, value: Any) -> Any:
-    """Convert a value to a type that YAML does not have. Raises `ValueError` with the mistake."""
+    """Convert a value to a type that YAML does not have, or raise `ValueError` with the mistake."""
     if kind is Conditions:
         return Conditions([value] if isinstance(value, dict) else value or ())
     if value is None and kind is NullableText:
@@ -78,7 +78,7 @@ def _parse_arch(text: str) -> Arch:
 class GpuFact(Struct, frozen=True):
     """A GPU product, named as the driver reports it, and its compute capability.
 
-    `machine` is the only kind of machine with this GPU ("aarch64"), if only one has it.
+    If only one kind of machine has this GPU, `machine` names it ("aarch64").
     """
 
     name: str
@@ -98,7 +98,8 @@ class GpuFamily(Struct, frozen=True, kw_only=True):
 class IntegratedGpu(Struct, frozen=True, kw_only=True):
     """A capability of systems on a chip, for which the general rule of cubins does not hold.
 
-    It runs the cubins `runs`, and `runs_since` if CUDA `since` or later compiled them.
+    A GPU of this capability runs the cubins of `runs`, and those of `runs_since` if they were
+    compiled by CUDA `since` or later.
     """
 
     arch: ParsedArch = field(name="name")
@@ -118,9 +119,9 @@ class CodeFamily(Struct, frozen=True, kw_only=True):
 class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
     """A CUDA release.
 
-    `sm`, `a` and `f` are the archs without a suffix, with "a" and with "f" that ptxas supports.
-    `gcc_max`, `clang_max` and `msvc_min` are accepted, but not the _MSC_VER `msvc_below`. `pypi` is
-    True if PyPI has this toolkit.
+    `sm`, `a` and `f` are the archs that ptxas supports: without a suffix, with "a" and with "f".
+    The bounds `gcc_max`, `clang_max` and `msvc_min` are inclusive, `msvc_below` (an _MSC_VER) is
+    exclusive. `pypi` is True if PyPI has this toolkit.
     """
 
     cuda: str = field(name="name")
@@ -140,7 +141,7 @@ class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def makes(self) -> frozenset[Arch]:
-        """The cubins that its ptxas can write."""
+        """The archs that the toolkit's ptxas can write cubins for."""
         suffixed = [replace(arch, suffix="a") for arch in self.a]
         return self.sm.union(suffixed, (replace(arch, suffix="f") for arch in self.f))
 
@@ -168,9 +169,10 @@ class OfficialWheel(WheelCode, frozen=True, kw_only=True):
 
 
 class PythonLimit(Struct, frozen=True, kw_only=True):
-    """The limit of wheels for these systems and machines, if set; with `pypi`, of those on PyPI.
+    """The newest Python that has a wheel of some releases on some systems and machines.
 
-    `last` is the newest Python that has a wheel, an empty string if there is no wheel at all.
+    An empty `system` or `machine` means all; if `pypi`, the limit is only for wheels on PyPI.
+    `last` is the newest Python, an empty string if there is no wheel at all.
     """
 
     releases: tuple[str, ...]
@@ -184,8 +186,9 @@ class Release(Struct, frozen=True, kw_only=True):
     """A minor release of PyTorch, with the requirements of its newest patch.
 
     `setuptools`, `torchvision`, `torchaudio` and `triton` are version specifiers, empty if any
-    version works or nothing exists. `patches` has those of older patches that differ. `channel` is
-    where a pre-release is published; the facts of a pre-release are only assumed.
+    version works or nothing exists. `patches` has the specifiers of older patches, where they
+    differ. `channel` is where a pre-release is published; the facts of a pre-release are only
+    assumed.
     """
 
     minor: str = field(name="name")
@@ -221,7 +224,7 @@ class Release(Struct, frozen=True, kw_only=True):
 
 
 class KnownProblem(Struct, frozen=True, kw_only=True):
-    """A combination that does not work. `cured` is the stage that works around it, if any."""
+    """A combination that does not work. `cured` is the stage that avoids the problem, if any."""
 
     id: str
     level: Level
@@ -233,18 +236,18 @@ class KnownProblem(Struct, frozen=True, kw_only=True):
 
 
 class KnownBad(KnownProblem, frozen=True, kw_only=True):
-    """A known problem and its alternative conditions: none if no fact can show that one is met."""
+    """A known problem with alternative conditions: `when` is empty if no fact can show it."""
 
     when: Conditions
 
 
 class MinimumVersion(KnownProblem, frozen=True, kw_only=True):
-    """The minimum of a version that can be too old.
+    """The minimum version of CUDA, a driver, a compiler or a tool.
 
     `fact` is the compared field of a `Combination`. `least` is the minimum or its source: a field
-    of the release, "driver_floor" or "toolkit_msvc". The row applies to releases with C++ `cxx_std`
-    or later, if every key of `when` holds. `what` and `fix` may contain {here}, {least}, {torch}
-    and {cuda}.
+    of the release, "driver_floor" or "toolkit_msvc". The minimum applies to torch releases with C++
+    `cxx_std` or later, if every key of `when` holds. `what` and `fix` may contain {here}, {least},
+    {torch} and {cuda}.
     """
 
     fact: str
@@ -258,7 +261,7 @@ class FolderRule(Struct, frozen=True, kw_only=True):
 
     `keys` are globs of the variables and tools. `entries` are the names in CMakeCache.txt that hold
     the value; "=" stands for the name of the variable itself. `forget` are globs of other entries
-    of CMakeCache.txt, which are removed after a change.
+    of CMakeCache.txt that are removed after a change.
     """
 
     keys: tuple[str, ...]
@@ -280,7 +283,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     One of `patterns` matches the output, or one of `headers` could not be opened. One of `near`
     must match a nearby line, none of `unless` the same line. `rank` decides which of several
-    failures is reported. `here` has remedies with {words}: the first whose words are all known
+    failures is reported. `here` has remedies with {placeholders}: the first with only known values
     replaces `remedy`. `auto_fix` is the fix that a build may apply ("forced-include cfloat").
     """
 

@@ -20,7 +20,7 @@ _MIN_MODEL_DIGITS = 3  # a shorter number is similar to too many others
 
 @lru_cache(maxsize=2048)  # each lookup compares with every known name
 def normalize_gpu_name(text: str) -> str:
-    """Return the letters and digits of a GPU name, without the maker: `rtx5090`."""
+    """Return the letters and digits of a GPU name in lower case, without the maker: `rtx5090`."""
     return re.sub(r"[^a-z0-9]", "", _MAKER_PATTERN.sub("", text.lower()))
 
 
@@ -33,10 +33,9 @@ def _split_gpu_name(text: str) -> tuple[str, ...]:
 
 
 def _find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
-    """Return the known name nearest to `text` for each capability that it may mean, ascending.
+    """Return the GPU with the most similar name for each capability that `text` may mean, in order.
 
-    If `text` has a model number, the name must have it too, or one that differs by a typing
-    mistake.
+    If `text` has a model number, the name must have the same number or one with a typing mistake.
     """
     numbers = _list_model_numbers(text)
     if not numbers:
@@ -90,13 +89,13 @@ _CAPABILITY_HINT = (
 
 
 def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
-    """Return the product, or the capability, that `text` names.
+    """Return the GPU product or the capability that `text` names.
 
-    It understands `RTX 5090`, `rtx5060ti`, `NVIDIA GeForce RTX 5090`, `Tesla T4`, `5090`, `12.0`,
-    `9.0a` and `sm_120`, and keeps a name of several products of one capability (`A100`, `Hopper`).
+    `text` can be `RTX 5090`, `rtx5060ti`, `NVIDIA GeForce RTX 5090`, `Tesla T4`, `5090`, `12.0`,
+    `9.0a` or `sm_120`, or a name of several products with the same capability (`A100`, `Hopper`).
     Raises `KnowledgeError` with a list or a suggestion for a name of several capabilities (`RTX
     6000`) or of a product line (`RTX PRO`), for a GPU that no toolkit compiles for, and for an
-    unknown one.
+    unknown GPU.
     """
     if text not in knowledge.gpus_by_text:
         knowledge.gpus_by_text[text] = _find_gpu(knowledge, text)
@@ -155,7 +154,7 @@ def summarize_gpus(knowledge: Knowledge, arch: Arch) -> str:
 
 
 def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
-    """Return the only kind of machine with a capability ("" for several), and the GPUs."""
+    """Return the only kind of machine that has GPUs of `arch` ("" for several), and these GPUs."""
     base_arch = Arch(arch.major, arch.minor)
     gpus = [gpu for gpu in knowledge.gpus if gpu.arch == base_arch]
     machines = {gpu.machine for gpu in gpus}
@@ -201,7 +200,7 @@ def _reject_too_old_gpu(knowledge: Knowledge, text: str) -> None:
 
 
 def _format_gpu_choices(gpus: Iterable[GpuFact]) -> str:
-    """Format the name with the fewest words for each capability."""
+    """Return, as text, the GPU name with the fewest words for each capability."""
     plainest: dict[Arch, GpuFact] = {}
     for gpu in sorted(gpus, key=lambda gpu: (gpu.arch, len(_split_gpu_name(gpu.name)))):
         plainest.setdefault(gpu.arch, gpu)
@@ -220,10 +219,10 @@ def _build_unknown_gpu_error(knowledge: Knowledge, text: str) -> KnowledgeError:
 
 @dataclass(frozen=True)
 class NvidiaDriver:
-    """The report of the NVIDIA driver.
+    """What the NVIDIA driver reports about itself and the GPUs.
 
     `cuda` is the newest CUDA release that the driver supports ("13.0"). `lost` counts GPUs that do
-    not respond. `trouble` says why the GPUs cannot be queried although there is a driver.
+    not respond. `trouble` says why the GPUs cannot be queried although a driver is installed.
     """
 
     driver: str = ""

@@ -23,7 +23,7 @@ _UNCHECKED_CXX_STANDARD = 20
 
 @dataclass(frozen=True)
 class HostCompiler:
-    """A compiler: its name in messages ("g++-14"), and its version, for MSVC of the toolset."""
+    """A compiler: its name in messages ("g++-14") and its version, for MSVC that of the toolset."""
 
     name: str
     kind: CompilerKind
@@ -51,7 +51,7 @@ def find_compiler_limits(
 
 
 def explain_compiler_rejection(limits: CompilerLimits, compiler: HostCompiler) -> str:
-    """Return why a compiler is outside of the limits, an empty string if it is not or unknown."""
+    """Return why `limits` reject the compiler, "" if they accept it or its version is unknown."""
     toolkit = f"CUDA {limits.cuda}" if limits.cuda else "this CUDA toolkit"
     if compiler.kind == "msvc":
         msc_ver = parse_msc_ver(compiler.version)
@@ -74,7 +74,7 @@ def explain_compiler_rejection(limits: CompilerLimits, compiler: HostCompiler) -
 
 
 def parse_msc_ver(toolset: str) -> int | None:
-    """Return the _MSC_VER of an MSVC toolset, 1944 for "14.44.35207", or None for another form."""
+    """Return the _MSC_VER of an MSVC toolset, 1944 for "14.44.35207", None for any other text."""
     # cl.exe of toolset 14.NN is 19.NN: Microsoft, "MSVC Toolset Minor Version Number 14.40"
     parts = re.match(r"14\.(\d\d)(?:\.|$)", toolset)
     return 1900 + int(parts[1]) if parts else None

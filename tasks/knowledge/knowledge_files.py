@@ -30,7 +30,7 @@ Row = dict[str, Any]
 F = TypeVar("F", bound=Struct)
 
 _STRING_TAG = "tag:yaml.org,2002:str"
-_PLAIN_SCALAR = (True, False)  # the value of `implicit` for neither quoted nor tagged
+_PLAIN_SCALAR = (True, False)  # `implicit` of a scalar without quotes and tag
 _EXPECTED_TYPES = {
     "str": "text (quote it)",
     "int": "a whole number",
@@ -58,7 +58,7 @@ def parse_yaml(text: str) -> Any:
 
 
 class _YamlReader:
-    """A reader of one document from the events of a parser."""
+    """A reader that builds one document from the events of a YAML parser."""
 
     def __init__(self, parser: Any) -> None:
         self.next_event = parser.get_event
@@ -113,7 +113,7 @@ def _convert_struct(row: Any, kind: type[F]) -> F:
 
 
 def _find_nested(row: Row, dotted: str) -> list[Any]:
-    """Return a list with the value, or list of values, of a dotted key; empty without a value."""
+    """Return the value of a dotted key as the only item of a list, or [] if the key is missing."""
     value: Any = row
     try:
         for key in dotted.split("."):
@@ -124,7 +124,7 @@ def _find_nested(row: Row, dotted: str) -> list[Any]:
 
 
 def _describe_mistake(error: ValidationError) -> tuple[str, str]:
-    """Return the dotted key of a mistake in a row, with list positions from 1, and the mistake."""
+    """Return the dotted key of a mistake in a row, and the mistake; list positions begin at 1."""
     match = re.fullmatch(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", str(error), re.DOTALL)
     mistake, path = match.groups("") if match else (str(error), "")
     key = re.sub(r"\[(\d+)\]", lambda place: f".{int(place[1]) + 1}", path.replace("[...]", ""))
@@ -157,19 +157,19 @@ def _drop_statuses(value: Any) -> Any:
 
 
 def _notes(name: str) -> cached_property[Mapping[str, Any]]:
-    """Return a property with the whole content of a file."""
+    """Return a property with the whole content of the file `name`."""
     return cached_property(lambda knowledge: knowledge.read_notes(name))
 
 
 def _table(
     name: str, section: str, kind: type[F], complete: Callable[[Row], Row] = dict
 ) -> cached_property[Mapping[str, F]]:
-    """Return a property with the facts in a section of a file, by key."""
+    """Return a property with the facts in the `section` of a file, by key."""
     return cached_property(lambda knowledge: knowledge.read_table(name, section, kind, complete))
 
 
 def _list(name: str, section: str, kind: type[F]) -> cached_property[tuple[F, ...]]:
-    """Return a property with the facts in a section of a file, in the order of the file."""
+    """Return a property with the facts in the `section` of a file, in the order of the file."""
     return cached_property(lambda knowledge: (*knowledge.read_table(name, section, kind).values(),))
 
 
@@ -198,19 +198,19 @@ class Knowledge:
 
     @cached_property
     def gpus(self) -> tuple[facts.GpuFact, ...]:
-        """Every product name and Jetson module, in the order of gpus.yaml."""
+        """All product names and Jetson modules, in the order of gpus.yaml."""
         products = self.read_table("gpus", "names", facts.GpuFact)
         modules = self.read_table("gpus", "jetson_modules", facts.GpuFact)
         return tuple({**products, **modules}.values())
 
     @cached_property
     def gpus_by_text(self) -> dict[str, facts.GpuFact]:
-        """Cache of resolved GPU names. Suggestions look up each name many times."""
+        """The cache of resolved GPU names, because suggestions look up each name many times."""
         return {}
 
     @cached_property
     def line_words(self) -> frozenset[str]:
-        """Words in product names that do not identify one product, such as `pro`; lower case."""
+        """The lower-case words in product names that do not identify one product, such as `pro`."""
         return frozenset(word.lower() for word in self.gpu_notes["lines"]["words"])
 
     @property
@@ -232,7 +232,7 @@ class Knowledge:
 
     @cached_property
     def releases(self) -> Mapping[str, facts.Release]:
-        """PyTorch releases by `2.7`, ascending."""
+        """The PyTorch releases by minor version (`2.7`), ascending."""
         limits = self.read_table("pytorch", "fewer_pythons", facts.PythonLimit).values()
 
         def add_limits(row: Row) -> Row:
@@ -266,7 +266,7 @@ class Knowledge:
 
     @property
     def package_sizes(self) -> Mapping[str, int]:
-        """Unpacked sizes of packages in MiB, by the prefix of the package name."""
+        """The unpacked sizes of packages in MiB, by the prefix of the package name."""
         sizes: Mapping[str, int] = self.read_notes("costs")["packages"]["unpacked_mib"]
         return sizes
 
@@ -275,7 +275,7 @@ class Knowledge:
         return {}
 
     def read_notes(self, name: str) -> Mapping[str, Any]:
-        """Return the content of a file, which is parsed once."""
+        """Return the content of a file of the folder. Each file is parsed only once."""
         if name not in self._parsed_files:
             self._parsed_files[name] = self.read_file(self.folder / f"{name}.yaml")
         return self._parsed_files[name]

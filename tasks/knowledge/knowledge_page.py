@@ -146,7 +146,7 @@ def _format_value(value: str | list[str]) -> str:
 
 
 def _render_generations(knowledge: Knowledge) -> Iterator[str]:
-    """Yield for each GPU generation, newest first, a capability table and folded lists of GPUs."""
+    """Yield the capability table and the folded GPU lists of each GPU generation, newest first."""
     for family in reversed(knowledge.families):
         archs = sorted(family.archs, reverse=True)
         yield f"## {family.name} {format_evidence_mark(family.status)}\n"
@@ -200,10 +200,10 @@ def _format_toolkit_range(knowledge: Knowledge, arch: Arch, first: Row | None) -
 def _format_wheel(
     knowledge: Knowledge, arch: Arch, platform: tuple[str, str], *, newest: bool
 ) -> str:
-    """Format the newest or the oldest torch that has a wheel for a GPU: `2.7, cu128 by sm_120 ?`.
+    """Format the newest or oldest torch that has a wheel for a GPU: `2.7, cu128 by sm_120 ?`.
 
-    The wheel is that on PyPI, else that for the newest CUDA. `by` names the cubin that the GPU runs
-    if the wheel has none for its arch.
+    The wheel on PyPI is chosen if it exists, else the one for the newest CUDA. The arch after `by`
+    is the cubin that the GPU runs; it is omitted if the wheel has a cubin for the GPU's own arch.
     """
     releases = list(knowledge.releases.values())
     for release in reversed(releases) if newest else releases:

@@ -38,7 +38,7 @@ def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> 
 
 @cache
 def is_version_within(value: str, specifier: str) -> bool:
-    """Return True if a version certainly matches a specifier. "13.2" may not match "<13.2.86"."""
+    """Return True if a version certainly matches a specifier; "13.2" may not match "<13.2.86"."""
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few plans need it
 
     bounds = SpecifierSet(specifier)

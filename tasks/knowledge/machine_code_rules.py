@@ -37,12 +37,12 @@ def classify_compatibility(
     maker: str | None = None,
     driver: str | None = None,
 ) -> Compatibility:
-    """Return how a GPU runs `code`: "native", "compatible" (a lower minor), "ptx", or "" for never.
+    """Return how a GPU runs `code`: "native", "compatible" (a lower minor), "ptx", or "" for not.
 
     `maker` is the CUDA release that compiled the code: Orin runs cubins of other archs only from
-    13.2 on. `driver` is the CUDA release of the driver, which compiles no newer PTX. If either is
-    None, the driver is assumed to compile the PTX. A target with a suffix (`9.0a`) requires exactly
-    that arch.
+    13.2 on. `driver` is the CUDA release of the driver, which cannot compile newer PTX. If either
+    is None, the driver is assumed to compile the PTX. A target with a suffix (`9.0a`) requires
+    exactly that arch.
     """
     readable_ptx = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
     if target.suffix:
@@ -64,7 +64,7 @@ def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch,
 
 
 def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ...]:
-    """Return the newest PTX ISA that a driver reads, (0, 0) before the first known CUDA release.
+    """Return the newest PTX ISA that a driver reads, (0, 0) for a driver older than all known ones.
 
     `driver_cuda` is the CUDA release of the driver, as nvidia-smi shows it. A release that is not
     in toolkits.yaml counts as the release before it.
@@ -76,7 +76,7 @@ def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ..
 
 def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
     """Return True if the driver can read PTX of CUDA `maker`, or if either release is not known."""
-    # NVIDIA's minor-version compatibility, by which cubins of 12.8 run with a driver for 12.0, does
+    # NVIDIA's minor-version compatibility (cubins of 12.8 run with a driver for 12.0) does
     # not apply to PTX
     if maker is None or driver is None or parse_major_minor(driver) >= parse_major_minor(maker):
         return True
@@ -118,7 +118,8 @@ class MachineCode:
 def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
     """Return True if torch.utils.cpp_extension of that release accepts `arch`.
 
-    A release before or after `extension_archs` in pytorch.yaml counts as the first or last there.
+    `extension_archs` in pytorch.yaml has the archs by release. A torch older or newer than all of
+    these releases counts as the first or the last one.
     """
     rows = knowledge.pytorch_notes["extension_archs"]
     version = parse_major_minor(torch_release)
@@ -127,7 +128,7 @@ def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: 
 
 
 def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: Arch) -> str:
-    """Return the hint for an arch that the release rejects: another torch, or another arch."""
+    """Return the hint for an arch that the release rejects: use another torch or another arch."""
     rows = knowledge.pytorch_notes["extension_archs"]
     releases = [torch for row in rows if str(arch) in row["archs"] for torch in row["releases"]]
     version = parse_major_minor(torch_release)
@@ -142,13 +143,13 @@ def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: A
 
 
 def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
-    """Return True if CMake's find_package(Torch) of that release accepts `arch`; nvcc may not."""
+    """Return True if the CMake code of that torch accepts `arch`, even if nvcc rejects it."""
     first = find_first_cmake_release(knowledge, [arch])
     return first is None or parse_major_minor(torch_release) >= parse_major_minor(first)
 
 
 def find_first_cmake_release(knowledge: Knowledge, archs: Sequence[Arch]) -> str | None:
-    """Return the first torch release whose CMake accepts all `archs`, None if every one does."""
+    """Return the first torch release whose CMake accepts all `archs`, None if all releases do."""
     first_releases = knowledge.pytorch_notes["cmake_archs"]
     required = [first_releases[f"{arch.suffix}_suffix_since"] for arch in archs if arch.suffix]
     required += [first_releases["two_digit_majors_since"] for arch in archs if arch.major >= 10]

@@ -16,9 +16,9 @@ from tasks.knowledge.torch_releases import find_release
 def find_too_old_versions(
     knowledge: Knowledge, combination: Combination
 ) -> tuple[MinimumVersion, ...]:
-    """Return the entry of each version in `combination` that is certainly too old, in file order.
+    """Return the entries for versions in `combination` that are certainly too old, in file order.
 
-    The texts name the versions. If a stage fixes the problem, the level is "info".
+    The texts of an entry name the versions. If a stage avoids the problem, the level is "info".
     """
     found = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
     return tuple(filter(None, found))
@@ -43,7 +43,7 @@ def _check_minimum(
 
 
 def _find_known_minimum(knowledge: Knowledge, row: MinimumVersion, combination: Combination) -> str:
-    """Return the minimum that `row` names, "" if it is not known or does not apply."""
+    """Return the minimum that `row` names, "" if the minimum is unknown or does not apply."""
     cuda, torch = combination.cuda, combination.torch
     try:
         if row.least == "driver_floor":

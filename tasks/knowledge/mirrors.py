@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MirrorFact(Struct, frozen=True, kw_only=True):
-    """A mirror: its operator, and the replacement for each URL prefix."""
+    """A mirror: its operator `who`, and `instead`, which maps URL prefixes to replacements."""
 
     name: str
     who: str
@@ -27,7 +27,7 @@ class MirrorFact(Struct, frozen=True, kw_only=True):
 
 
 def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> dict[str, str]:
-    """Return the replacement of each URL prefix; the first of several mirrors for a prefix wins.
+    """Return the replacement by URL prefix. If several mirrors replace a prefix, the first wins.
 
     Raises `SettingsError` for an unknown mirror name.
     """

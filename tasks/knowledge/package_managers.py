@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PackageManager(Struct, frozen=True, kw_only=True):
-    """The install command of a package manager, and its names of the packages in hints."""
+    """A package manager: its install command, and its names for the packages in hints."""
 
     systems: tuple[str, ...]
     command: str

@@ -1,4 +1,4 @@
-"""Estimate the disk usage of a build by place, for init, explain, doctor and install."""
+"""Estimate the disk usage of a build in its folders, for init, explain, doctor and install."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DiskUsage:
     cache: Range
 
     def sum_places(self, places: Collection[str]) -> Range:
-        """Return the total disk usage of these places if all are on the same disk.
+        """Return the disk usage of the folders labelled `places`, which are on the same disk.
 
         Installed files count once: uv shares them between the environments and its cache as hard
         links.
@@ -52,7 +52,7 @@ NO_DISK_USAGE = DiskUsage((0, 0), (0, 0), (0, 0), (0, 0))
 
 
 def estimate_unpacked_size(name: str, sizes: Mapping[str, int]) -> int:
-    """Return the unpacked size of a distribution in MiB by the longest known prefix, or 0."""
+    """Return the unpacked MiB of a distribution by the longest matching prefix in `sizes`, or 0."""
     return sizes.get(max(filter(name.startswith, sizes), key=len, default=""), 0)
 
 

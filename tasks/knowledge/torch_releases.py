@@ -1,4 +1,4 @@
-"""PyTorch releases: their requirements, and the official wheel with code for a GPU."""
+"""Query PyTorch releases: their requirements, and the official wheel with code for a GPU."""
 
 import re
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def _list_cuda_wheels(release: Release, cuda: str | None) -> list[OfficialWheel]
 def list_uncovered_archs(
     knowledge: Knowledge, wheel: OfficialWheel, targets: Sequence[Arch]
 ) -> list[Arch]:
-    """Return the capabilities of `targets`, without suffixes, that the wheel has no cubin for."""
+    """Return the capabilities of `targets`, without suffixes, for which the wheel has no cubin."""
     archs = [Arch(target.major, target.minor) for target in targets]
     cubins = MachineCode(wheel.archs)
     return [arch for arch in archs if not can_run_code(knowledge, cubins, arch, maker=wheel.cuda)]
@@ -86,8 +86,8 @@ def _describe_missing_code(
 class SelectedWheel:
     """An official wheel. `cuda` is None for a CPU wheel.
 
-    `index` is the URL of its index, empty for the default index of pip. `verified` is True if the
-    machine code of this exact release was inspected, not inferred.
+    `index` is the URL of the package index, empty for the default index of pip. `verified` is True
+    if the machine code of exactly this release was inspected, False if it was inferred.
     """
 
     cuda: str | None
@@ -99,8 +99,8 @@ class SelectedWheel:
 def find_release(knowledge: Knowledge, version: str) -> Release:
     """Return the release of a version: `2.7`, `v2.7.1`, `2.7.1+cu128` or `2.16.0.dev20261101`.
 
-    A pre-release of the next minor version gets the facts of the newest known one, with a status
-    that marks them as assumed. Raises `KnowledgeError` for any other unknown version.
+    A pre-release of the next minor version gets the facts of the newest known release, with a
+    status that marks them as assumed. Raises `KnowledgeError` for any other unknown version.
     """
     match = re.match(r"v?(\d+)\.(\d+)(?:\.\d+)?", version.strip())
     if not match:
@@ -131,10 +131,10 @@ def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
     cuda: str | None = None,
     python: str | None = None,
 ) -> SelectedWheel | None:
-    """Return the official wheel with a cubin for every target: PyPI's, else the newest CUDA's.
+    """Return the official wheel with a cubin for each target: PyPI's, else that of the newest CUDA.
 
-    `cuda` fixes the CUDA release, `python` (`3.12.4`) the version of the interpreter. No targets
-    means the CPU wheel. Return None without such a wheel; `explain_missing_wheel` says why.
+    `cuda` fixes the CUDA release, `python` (`3.12.4`) the version of the interpreter. Without
+    targets, select the CPU wheel. Return None if none fits; `explain_missing_wheel` says why.
     """
     release = find_release(knowledge, version)
     if not _has_python_wheel(release, python, system, machine) or release.channel == "nowhere":
@@ -233,7 +233,7 @@ def is_python_supported(release: Release, python: str) -> bool:
 def find_wheel_pythons(
     release: Release, system: str, machine: str, *, pypi: bool = False
 ) -> tuple[str, str]:
-    """Return the first and last Python ("" for none) with a wheel for a platform, or on PyPI."""
+    """Return the first and last Python with a wheel (on PyPI if `pypi`), "" if there is none."""
     last_pythons = [
         limit.last
         for limit in release.fewer_pythons

@@ -39,12 +39,12 @@ _CHANNEL_BY_SUFFIX: dict[str, Channel] = {
 def find_release_channel(version: str) -> Channel:
     """Return the channel where a pre-release is published, "" for a release.
 
-    An alpha or beta version is a build from a branch, which no index has.
+    Return "" also for an alpha or beta version, which is built from a branch and in no index.
     """
     match = _PRERELEASE.match(version.strip())
     return _CHANNEL_BY_SUFFIX[match[1]] if match else ""
 
 
 def format_published_version(version: str) -> str:
-    """Return the version in the name of the wheel: `2.16.0` for the candidate `2.16.0rc3`."""
+    """Return the version in a wheel's file name: `2.16.0` for the release candidate `2.16.0rc3`."""
     return re.sub(r"rc\d*$", "", version)

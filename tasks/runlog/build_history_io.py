@@ -42,7 +42,7 @@ def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str,
 
 @dataclass(frozen=True)
 class NinjaLogEntry:
-    """One build of an output: its start and end in seconds, and a text that identifies it."""
+    """One build of an output: start and end in seconds, and `mark`, which identifies this build."""
 
     began: float
     ended: float
@@ -101,7 +101,7 @@ _COMPILED_OUTPUT = re.compile(r"\.(o|obj|a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 
 
 def append_run(path: PurePath, seconds: float, objects: Iterable[Json], **facts: Json) -> None:
-    """Append a run to the history: its duration in seconds, its outputs and further facts."""
+    """Append a run to the history: its duration in seconds, its outputs and other `facts`."""
     start = {"when": manifests.format_current_time(), "seconds": round(seconds, 3)}
     run = {**start, **facts, "objects": list(objects)}
     line, file = redact_secrets(json.dumps(run, ensure_ascii=False)), Path(path)
@@ -152,15 +152,15 @@ def collect_durations(built: Mapping[str, NinjaLogEntry]) -> dict[str, float]:
 
 
 def select_compiled(built: Mapping[str, NinjaLogEntry]) -> Iterable[tuple[str, NinjaLogEntry]]:
-    """Return the paths and log entries of the compiled or linked outputs."""
+    """Return the path and log entry of each compiled or linked output."""
     return (item for item in built.items() if _COMPILED_OUTPUT.search(item[0]))
 
 
 def collect_peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the peak memory of each output in MiB, from the last run that measured it.
 
-    A run with compiler cache hits lowers no peak, since it may measure only the cache. The peak of
-    an output whose compiler was killed is doubled, since the compiler needed more memory.
+    A run with compiler cache hits does not lower a peak, since it may measure only the cache. The
+    peak of an output whose compiler was killed is doubled, since the compiler needed more memory.
     """
     peaks: dict[str, int] = {}
     for run in past:

@@ -12,7 +12,7 @@ ManifestDocuments = Mapping[str, Mapping[str, Any]]  # by stage name; a missing 
 
 @dataclass(frozen=True)
 class BuiltComponent:
-    """Torch or an extension: its source, artifact and GPU architectures; "" means unknown."""
+    """Torch or an extension: `origin` is its source, `file` its artifact; "" means unknown."""
 
     name: str
     version: str
@@ -42,7 +42,7 @@ class BuildResults:
 
 
 def collect_results(found: ManifestDocuments, run: Run) -> BuildResults:
-    """Return the results in the manifests of `found`, or in later ones in the record of `run`."""
+    """Return the results from the manifests `found`, or from newer ones in the record of `run`."""
     recorded = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
     manifests = {"deps": {}, "wheel": {}, "validate": {}, **found, **recorded}
     deps, validation = manifests["deps"], manifests["validate"]

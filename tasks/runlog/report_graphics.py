@@ -12,11 +12,11 @@ from tasks.runlog.run_statistics import OUTPUT_KINDS, StageEdge, compute_span
 
 @dataclass(frozen=True)
 class GraphRow:
-    """A stage's row in the stage graph. A line in its column leads to the last dependent stage.
+    """The row of a stage in the stage graph.
 
-    `rail` is the column of the stage. `after` are the columns of its dependencies, `through` the
-    columns of lines that cross the row. `down` is True if another stage depends on the stage.
-    `nearest` are the direct dependencies that no other dependency implies.
+    `rail` is the column of the stage and of the line to its last dependent stage. `after` are the
+    columns of `nearest`, `through` the columns of lines that cross the row. `down` is True if a
+    stage depends on this one. `nearest` are the dependencies that no other dependency implies.
     """
 
     name: str
@@ -64,7 +64,7 @@ def build_timeline(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
     """Return the timeline data: milliseconds since the start, memory in MiB, -1 for unknown.
 
     A row of `edges` has folder, name, start, duration, job slot, peak memory, output kind, stage,
-    failed. A row of `samples` has time, jobs, held back jobs, used memory and memory limit.
+    and whether it failed. A row of `samples` has time, jobs, held back jobs, used memory and limit.
     """
     edges = [one.edge for one in built]
     slots = run_statistics.assign_slots(edges)
@@ -103,7 +103,7 @@ def build_timeline(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
 
 
 def list_samples(run: Run) -> list[Sample]:
-    """Return the samples of all stages by time. The stages share one jobserver and one memory."""
+    """Return the samples of all stages in order of time. The stages share jobserver and memory."""
     return sorted((one for stage in run.stages for one in stage.samples), key=lambda one: one.at)
 
 

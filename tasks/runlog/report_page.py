@@ -18,7 +18,7 @@ _HOST_LABELS = {"system": "system", "machine": "machine", "cores": "cores", "pyt
 
 
 def describe_outcomes(run: Run) -> dict[str, str]:
-    """Return the outcome by stage, also "unfinished", "up to date" or "not reached"."""
+    """Return the outcome by stage; it can also be "unfinished", "up to date" or "not reached"."""
     outcomes: dict[str, str] = {}
     for name, predecessors in report_graphics.find_predecessors(run.graph).items():
         if stage_run := run.find_stage(name):
@@ -52,7 +52,7 @@ def list_decisions(run: Run) -> Iterator[TextRow]:
 
 
 def list_settings(run: Run) -> Iterator[TextRow]:
-    """Yield the user's settings as rows; keys of a table such as `build.flags` share one row."""
+    """Yield the settings of the user as rows; keys of a table such as `build.flags` share a row."""
     rows: dict[str, list[str]] = {}
     for key, value in run.settings.items():
         section, _, name = key.partition(".")

@@ -110,7 +110,7 @@ class StageRun:
     the stage does, `outcome` is "" and `seconds` is the time until the last event of the stage.
     `outputs` is the first manifest of the stage. `cache` has the hits and misses of a compiler
     cache, `workers` the number of compilations by machine. `error` has the message, location and
-    hint, `diagnosis` the JSON of `doit diagnose`. `auto_fix` describes the automatic fix.
+    hint, `diagnosis` the JSON of `doit diagnose`. `auto_fix` describes the applied fix, if any.
     """
 
     name: str
@@ -182,7 +182,7 @@ class Run:
 
 
 def parse_run(lines: Iterable[str]) -> Run:
-    """Parse the lines of a run record. Raises `ValueError` without a `begin` event at the start."""
+    """Parse the lines of a run record. Raises `ValueError` if the first event is not `begin`."""
     events: list[Mapping[str, Any] | None] = []
     for line in lines:
         try:
@@ -314,7 +314,7 @@ def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
 
 
 def trim_manifest(outputs: Any) -> Json:
-    """Return a manifest as JSON without large values and secrets, None if it is no object."""
+    """Return a manifest as JSON without large values and secrets, None if it is not an object."""
     document = mask_secrets(convert_to_json(outputs))
     if not isinstance(document, dict):
         return None

@@ -67,7 +67,7 @@ def is_run_active(folder: PurePath, run: Run) -> bool:
 
 
 def prune_records(folder: PurePath) -> None:
-    """Remove the least useful records if a new one would not fit. The profile must be locked."""
+    """Remove the least useful records to make space for a new one. The profile must be locked."""
     known = _list_records(Path(folder))
     sizes = {path: _read_time_and_size(path)[1] for path in known}
     if _fits_limits(sizes.values()):
@@ -134,7 +134,7 @@ class StageOutcome:
 
 @dataclass
 class RunRecorder:
-    """The writer of a run record in `folder`; None writes no record. `head` describes the run."""
+    """The writer of a run record in `folder`, None for no record. `head` describes the run."""
 
     folder: PurePath | None = None
     head: Callable[[], Mapping[str, Json]] = dict
@@ -291,7 +291,7 @@ _active_recorders: list[RunRecorder] = []
 
 
 def record_edges(found: Iterable[Edge]) -> None:
-    """Record the edges of the running stage in the active record; any error is only a warning."""
+    """Record the edges of the running stage in the active record; an error is only a warning."""
     try:
         for record in _active_recorders:
             record.record_edges(found)

@@ -80,7 +80,7 @@ def find_slowest(found: Iterable[StageEdge]) -> list[StageEdge]:
 
 
 def summarize_folders(found: Iterable[StageEdge]) -> list[FolderTime]:
-    """Return the time by directory, longest first. Directories after the first 25 share one row."""
+    """Return the time by directory, longest first. Directories after the first 25 share a row."""
     by_path: dict[str, list[Edge]] = {}
     for one in found:
         by_path.setdefault(find_source_folder(one.edge.output), []).append(one.edge)
@@ -137,7 +137,7 @@ _COMPLETED_OUTCOMES = {"changed", "unchanged"}
 
 @dataclass(frozen=True)
 class DurationChange:
-    """The seconds that an output, or a stage (output ""), took in an earlier run and takes now."""
+    """The seconds for an output, or a stage if `output` is "", in an earlier and in this run."""
 
     stage: str
     output: str
@@ -175,8 +175,8 @@ class Comparison:
 def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
     """Return the run in `earlier` that compares best with `run`, None if no run does.
 
-    The best is the newest run with at least half of the outputs of `run`, else the run with most
-    of them, else the newest with a common finished stage. `earlier` begins with the newest run.
+    The best is the newest run with at least half of the outputs of `run`, else the run with most of
+    these outputs, else the newest with a common finished stage. `earlier` begins with the newest.
     """
     mine = _collect_edge_seconds(run).keys()
     most: tuple[int, Run | None] = (0, None)

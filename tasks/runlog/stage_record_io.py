@@ -1,4 +1,4 @@
-"""Write and read the stage record next to a manifest, which shows why a stage must run again."""
+"""Write and read the stage record next to a manifest, which explains why a stage runs again."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ ChangeExplainer = Callable[[PurePath], tuple[str, ...]]
 def write_stage_record(
     stage: Stage, reason: str, seconds: float, version: str, auto_fix: str = ""
 ) -> None:
-    """Write the record of a stage next to its first manifest. `auto_fix` is "" without a fix."""
+    """Write the record of a stage next to its first manifest. `auto_fix` is the applied fix."""
     record = {
         "stage": stage.name,
         "reason": reason,
@@ -65,7 +65,7 @@ def find_rebuild_reasons(stage: Stage, explain: ChangeExplainer = lambda _: ()) 
 
 
 def note_removal(manifest: PurePath, command: str) -> None:
-    """Record which command removed a manifest, because the rebuild reason names that command."""
+    """Record the command that removed a manifest, so that the rebuild reason can name it."""
     path = Path(build_record_path(manifest))
     with suppress(OSError, ValueError, TypeError):
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -90,7 +90,7 @@ def read_last_record(stage: Stage) -> Mapping[str, Any] | None:
 
 
 def has_intact_manifests(stage: Stage) -> bool:
-    """Return True if the manifests match the recorded digests, or no digests are recorded."""
+    """Return True if the manifests match the recorded digests, or if no digests are recorded."""
     digests = (read_last_record(stage) or {}).get("leaves")
     return digests is None or digests == _compute_digests(stage.outputs)
 

@@ -60,7 +60,7 @@ def build_cache_variables(kind: str, version: str, url: str) -> dict[str, str]:
 
 
 def explain_unsupported_url(kind: str, features: str, url: str) -> str:
-    """Return why this kind of cache cannot use the URL, "" if it can. `features` are ccache's."""
+    """Return why the cache cannot use the URL, "" if it can; `features` are those of ccache."""
     scheme = urlsplit(url).scheme
     if kind == "ccache" and f"{scheme}-storage" not in features.split():
         return f"this ccache does not support {scheme}: set build.cache: sccache, or another URL"
@@ -89,7 +89,7 @@ def parse_cache_address(url: str) -> tuple[str, int] | None:
 
 
 def parse_cache_account(url: str) -> CacheAccount:
-    """Return the account in the URL. In a redis URL, a single word before the @ is a password."""
+    """Return the account in the URL. In a redis URL, a single word before the @ is the password."""
     parts = urlsplit(url)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     if parts.scheme.startswith("redis") and parts.password is None:

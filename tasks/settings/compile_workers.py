@@ -55,7 +55,7 @@ class Worker:
 
     @property
     def url(self) -> str:
-        """Return the URL that must accept a connection. For ssh, it has ssh's default port."""
+        """Return the URL of the connection test; for ssh, the URL has the default port of ssh."""
         return f"ssh://{self.name}:22" if self.user else f"tcp://{self.name}:{self.port}"
 
     @property
@@ -67,7 +67,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class DistributionSettings:
-    """The settings build.distribute and build.hosts, and the path of the wrapper script."""
+    """The settings build.distribute and build.hosts; `script` is the path of the wrapper script."""
 
     kind: DistributorKind = "off"
     hosts: tuple[Worker, ...] = ()
@@ -101,7 +101,7 @@ def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
 def list_distribution_mistakes(
     kind: DistributorKind, hosts: Sequence[str], cache: str
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield the keys in the section `build` and the reason for each mistake in these settings."""
+    """Yield the keys in the section `build` and the description of each mistake in the values."""
     workers = set()
     for index, host in enumerate(hosts):
         try:
@@ -143,7 +143,7 @@ def build_distcc_variables(
 
 
 def count_compilations(kind: DistributorKind, log: Iterable[str]) -> Counter[str]:
-    """Count the compilations in the log of distcc or icecream by host, which can be "here"."""
+    """Count the compilations in a log of distcc or icecream by host; "here" is this machine."""
     counts: Counter[str] = Counter()
     for line in log:
         if kind == "distcc" and (match := _DISTCC_COMPILED.search(line)):

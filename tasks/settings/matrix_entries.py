@@ -25,7 +25,7 @@ _MAX_GPU_NAMES_LENGTH = 40  # characters; a longer list is replaced by the numbe
 
 
 def split_profile_name(profile: str) -> tuple[str, str]:
-    """Split `mine@torch2.15.0-py3.12` into the profile and the matrix entry, "" for no entry."""
+    """Split `mine@torch2.15.0-py3.12` into profile and matrix entry; the entry can be ""."""
     name, _, entry = profile.partition("@")
     return name, entry
 

@@ -38,7 +38,7 @@ class Problem:
 
 
 def explain_invalid_settings(values: Mapping[str, Any], tree: Tree, error: str) -> SettingsError:
-    """Return the main problem of the first wrong key; the hint lists the other wrong keys."""
+    """Return the error about the main problem of the first wrong key; its hint lists other keys."""
     problems = list(find_problems(values, Settings)) or [Problem((), values, error)]
     # The main problem is a YAML number, else an unknown key, else the most deeply nested problem
     problem = max(
@@ -145,7 +145,7 @@ def _describe_wrong_value(value: Any, variants: Sequence[Any]) -> tuple[str, str
 
 
 def _describe_type(annotation: Any) -> str:
-    """Return what a value of this type looks like in YAML."""
+    """Return what a value of the type `annotation` looks like in YAML."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) is Literal:
@@ -231,7 +231,7 @@ def _normalize_variable_name(name: str) -> str:
 
 
 def find_key_location(path: KeyPath, tree: Tree) -> str:
-    """Return where the value at `path` is set, or else its nearest ancestor with a location."""
+    """Return where the value at `path` is set, else where the nearest enclosing key is set."""
     node: Leaf | Tree = tree
     for depth, part in enumerate(path):
         if isinstance(node, Leaf):

@@ -133,7 +133,7 @@ EnvironmentVariables = dict[VariableName, str]
 
 
 class InvalidKeyError(ValueError):
-    """An invalid value of the right type. `keys` lead from the section to the value."""
+    """An invalid value of the right type. `keys` is the path from the section to the value."""
 
     def __init__(self, keys: tuple[str | int, ...], why: str) -> None:
         super().__init__(why)
@@ -148,7 +148,8 @@ class Section(StrictModel, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A group of keys of the settings.
 
     `checks` has a function for each key with rules that a type cannot express. The function gets
-    the value, each item of a list or each name of a mapping, and returns it or raises `ValueError`.
+    the value, each item of a list or each name of a mapping. It returns its argument or raises
+    `ValueError`.
     """
 
     checks: ClassVar[Mapping[str, Callable[[str], str]]] = {}

@@ -114,7 +114,7 @@ def _list_mapping_pairs(node: yaml.MappingNode, name: str) -> list[tuple[str, ya
 
 
 def _find_item_locations(node: yaml.Node, name: str) -> Iterator[tuple[tuple[Any, ...], str]]:
-    """Yield the location of everything inside a list, outer values before inner values."""
+    """Yield the location of each value inside a list, outer values before inner values."""
     items: list[tuple[Any, yaml.Node]] = []
     if isinstance(node, yaml.SequenceNode):
         items = list(enumerate(node.value))
