@@ -394,7 +394,10 @@ def test_suggestion_names_newest_installed_compiler_nvcc_accepts(
 
 def test_suggestion_names_crashed_compiler(profile: Profile) -> None:
     said = fill_remedy(failure("compiler-crash"), known(profile, "compile", compiler="/a/g++ 12.2"))
-    assert "set build.env.CC and build.env.CXX in config/profiles/mine.yaml to a compiler other" in said
+    assert (
+        "set build.env.CC and build.env.CXX in config/profiles/mine.yaml to a compiler other"
+        in said
+    )
     assert said.endswith("compiler than /a/g++ 12.2")
 
 

@@ -163,7 +163,7 @@ def test_toolkit_unusable_with_this_torch_is_not_suggested() -> None:
     settings = {"torch": {"strategy": "existing"}, "target": {"gpus": ["12.0"]}, **EXTENSION}
     assert refused(on, **settings) == (
         "toolkit.version: CUDA 12.4 cannot compile for 12.0 (sm_120); 12.8 is the first that can\n"
-        "  → choose another torch, or other GPUs in target.gpus"
+        "  → set another torch.version, or choose other GPUs in target.gpus"
     )
 
 
@@ -184,7 +184,7 @@ def test_configured_toolkit_path_is_used() -> None:
 @pytest.mark.parametrize(
     ("requested", "found", "message"),
     [
-        ({}, (), ("toolkit.path: provider path needs toolkit.path\n"
+        ({}, (), ("toolkit.path: provider: path needs toolkit.path\n"
          "  → set toolkit.path to the folder that contains bin/nvcc")),
         ({"path": "/opt/x"}, (CUDA_132,), ("toolkit.path: no CUDA toolkit at /opt/x\n"
          "  → set toolkit.path to the folder that contains bin/nvcc")),

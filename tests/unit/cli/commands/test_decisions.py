@@ -211,7 +211,7 @@ def test_unknown_durations_are_listed_in_estimate() -> None:
         "about 30 s (last time); unknown: wheel"
     )
     assert str(estimate_cost([StageCost("deps", None)])) == (
-        "unknown: none of the stages that run has run here before"
+        "unknown: the stages to run have not run on this machine before"
     )
 
 

@@ -184,7 +184,7 @@ def test_purge_keeps_clone_with_local_changes(yard: Path, heard: Heard, place: s
     (clone.parent / "made").touch()
     purge.run(opened(yard), yes=True)
     kept = "src" if place.startswith("src") else place
-    result = f"{clone} has your own commits; push or copy them, then remove the folder yourself"
+    result = f"{clone} has your own commits; push or copy your work, then remove the folder"
     assert f"{yard / 'build' / 'mine' / kept} is kept: {result}" in heard
     assert git(clone, "log", "--format=%s") == "mine"
     stays = (yard / "build" / "mine" / kept).relative_to(yard).as_posix()
