@@ -193,7 +193,7 @@ def _resolve_path_toolkit(
     kit, required = kits[0], settings.toolkit.version
     if required not in {"auto", kit.release}:
         message = f"CUDA {kit.version} is at {path}, but {required} is required"
-        hint = f'set toolkit.path to CUDA {required}, or toolkit.version: "{kit.release}"'
+        hint = f"change toolkit.path to the folder of a toolkit with CUDA {required}"
         raise UnsatisfiableError(message, location="toolkit.version", hint=hint)
     _require_toolkit_targets(knowledge, kit.release, targets)
     why = f"CUDA {kit.version} at {path}, from toolkit.path"

@@ -77,7 +77,9 @@ def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
         return "auto"
     names = _split_names(text)
     if not names:
-        raise SettingsError("no GPU is named", hint='write "RTX 5090", for example, or cpu')
+        raise SettingsError(
+            "no GPU is named", hint='write a GPU such as "RTX 5090", or cpu for a CPU build'
+        )
     for name in names:
         word = "cpu" if name.lower() in _NONE_WORDS else name.lower()
         if reason := _EXCLUSIVE_ANSWERS.get(word):

@@ -207,7 +207,7 @@ def test_python_with_torch_wheels_is_accepted(python: str) -> None:
 
 
 NO_WHEEL_310 = "no official wheel of torch 2.15.0 is for Python 3.10 (supported: 3.11 to 3.15)"
-NO_BUILD_310 = "torch 2.15.0 is for Python 3.11 to 3.15, and /usr/bin/python3 is 3.10.2"
+NO_BUILD_310 = "torch 2.15.0 supports Python 3.11 to 3.15, and /usr/bin/python3 is 3.10.2"
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,8 @@ def test_toolkit_of_other_cuda_major_than_torch_is_refused() -> None:
     cuda_128 = InstalledToolkit("/usr/local/cuda", "12.8.93")
     on = existing("2.11.0+cu130", "13.0", toolkits=(cuda_128,))
     assert refused(on, torch={"strategy": "existing"}, toolkit={"version": "12.8"}) == (
-        "toolkit: torch 2.11.0+cu130 has CUDA 13.0: CUDA 12.8 cannot compile extensions for it\n"
+        "toolkit: torch 2.11.0+cu130 has CUDA 13.0: "
+        "CUDA 12.8 cannot compile extensions for this torch\n"
         "  → set toolkit.version: auto (CUDA 13.0 from Python packages)"
     )
 
