@@ -79,7 +79,7 @@ def _build_compiler_decision(
     limit = f"CUDA {choice.toolkit.version} supports GCC up to {job.gcc_max}" if job.gcc_max else ""
     if deps:
         return Decision("compiler", f"{deps.cxx.path} {deps.cxx.version}".rstrip(), limit)
-    search = "deps will search for it"
+    search = "the stage deps will search for it"
     if job.cxx:
         return Decision("compiler", job.cxx, f"set as CXX in build.env; {search}")
     if choice.system == "windows":
@@ -138,7 +138,7 @@ class CostEstimate:
             memory = f"{format_size(self.memory_mib)} of memory per compiler process"
         costs = ", ".join(filter(None, (time, self.disk, memory)))
         if not costs:
-            never_ran = "unknown: none of the stages that run has run here before"
+            never_ran = "unknown: the stages to run have not run on this machine before"
             return never_ran if self.unknown else "nothing to do"
         costs += f" ({self.by})" if self.by else ""
         return f"{costs}; unknown: {', '.join(self.unknown)}" if self.unknown else costs

@@ -70,9 +70,11 @@ COMMAND_PAGES = (
         "Only --force replaces an existing file, and keeps a backup beside it.",
         'doit init --card "RTX 5090" --extensions 3dgs --into ~/miniconda3/envs/gs/bin/python',
         Option("card", "GPU names or capabilities, comma-separated, or cpu", "CARDS"),
-        Option("way", "the strategy: auto, prebuilt, source or existing", "WAY"),
-        Option("extensions", "known names, folders, git URLs, 3dgs, or none; with commas", "NAMES"),
-        Option("into", "install into this Python; for existing: use its torch", "PYTHON"),
+        Option("way", "auto, prebuilt, source or existing", "WAY"),
+        Option(
+            "extensions", "known names, folders, git URLs, 3dgs, or none; comma-separated", "NAMES"
+        ),
+        Option("into", "install into this Python; with existing, use its torch", "PYTHON"),
         Option("yes", "ask no questions and take the defaults"),
         Option("force", "replace config/local.yaml and keep a backup"),
     ),
@@ -214,7 +216,7 @@ COMMAND_PAGES = (
 DOIT_COMMANDS = {
     "list": "list the tasks; --status: with their states, --all: with each extension",
     "help": "show this overview; help NAME explains one task",
-    "clean": "remove the manifests and keep all work: the next build checks everything again",
+    "clean": "remove the stage records, but no built files: the next build checks everything",
     "info": "show the files that a task reads and writes, and whether it would run",
     "forget": "make doit forget that a task ran; clean does more",
     "tabcompletion": "print the completion script for --shell bash or zsh (docs/terminal.md)",
@@ -301,8 +303,8 @@ STAGE_PAGES = (
         does="Downloads the official wheel, packs what was compiled, or inspects the existing "
         "torch. Checks the libraries and the machine code before the installation.",
         needs="deps; for a source build also source, env and compile.",
-        makes="wheel.json, and surface.json: what extensions compile and link against. The wheel "
-        "is kept in the wheelhouse.",
+        makes="wheel.json, and surface.json: the headers and symbols of torch that extensions use. "
+        "The wheel is kept in the wheelhouse.",
         again="An input changed. If a rebuild gives the same content, the old wheel is kept.",
         settings=("torch", "wheel"),
     ),
@@ -313,8 +315,8 @@ STAGE_PAGES = (
         "installs and imports it. Independent extensions build in parallel.",
         needs="deps, env and wheel, and the extensions that `after` names.",
         makes="extensions/NAME.json: the wheel, its libraries and their archs.",
-        again="Its source or settings, the compilers, the targets or torch's surface changed. "
-        "An optional extension whose host did not answer is tried on every run.",
+        again="Its source or settings, the compilers, the targets, or torch's headers or symbols "
+        "changed. An optional extension whose host did not answer is tried on every run.",
         settings=("extensions", "companions", "target"),
         start="doit extensions:NAME builds one of them",
     ),

@@ -307,7 +307,7 @@ def _list_notices(opened: Profile, environ: Mapping[str, str]) -> Iterator[str]:
         if current != pinned:
             yield (
                 f"the GPUs of this machine are now {current}, but this profile was planned for "
-                f"{pinned}; nothing is rebuilt for that. To plan for the new GPUs: "
+                f"{pinned}; builds keep the planned GPUs. To plan for the new GPUs: "
                 "doit doctor --accept"
             )
     yield from list_capability_warnings(opened.loaded, opened.host, opened.knowledge)

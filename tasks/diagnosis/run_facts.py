@@ -75,7 +75,7 @@ def _explain_kill(
 def assess_memory_pressure(facts: RunFacts) -> tuple[bool | None, str]:
     """Return whether memory was short during the run (None if uncertain), and the evidence."""
     programs = f"{facts.kills} program{'s' * (facts.kills > 1)}" if facts.kills else "no program"
-    killed = f"the kernel killed {programs} for lack of memory"
+    killed = f"the kernel killed {programs} because memory ran out"
     if facts.lowest_mib is None or not facts.limit_mib:
         if facts.kills is None:
             return None, "the memory was not measured"

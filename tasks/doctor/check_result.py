@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # "ignored" is a problem listed in doctor.ignore. The report sets this level, checks never do
 Level = Literal["ok", "warning", "problem", "not checked", "ignored"]
-NO_PROFILE = "the profile does not open"
+NO_PROFILE = "the profile could not be loaded"
 
 
 @dataclass(frozen=True)

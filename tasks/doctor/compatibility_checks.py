@@ -156,7 +156,7 @@ def _check_driver(
     try:
         floor = find_driver_floor(knowledge, cuda)
     except KnowledgeError:
-        return report_unchecked("driver", f"the oldest driver for CUDA {cuda} is not known")
+        return report_unchecked("driver", f"the minimum driver for CUDA {cuda} is not known")
     if int(nvidia.driver.partition(".")[0]) >= floor:
         ptx_cuda = profile.choice.toolkit.version if profile.choice.ptx and nvidia.cuda else ""
         # The driver compiles the PTX of the build (toolkits.yaml, `binary_rules`)
@@ -226,7 +226,7 @@ def _check_linux_compiler(
     jobs = [job for job in _list_cuda_extensions(s, profile) if not is_check_disabled(job.env)]
     names = ", ".join(job.name for job in jobs if "CXX" not in job.env)
     if not names:
-        return report_ok("torch-checks", f"{message}; no extension lets it check {compiler}")
+        return report_ok("torch-checks", f"{message}; no extension uses this check for {compiler}")
     hint = _suggest_compiler_fix(s, profile, cxx, bounds, names)
     return report_problem("torch-checks", f"{message}, and refuses {compiler} for {names}", hint)
 
@@ -245,7 +245,7 @@ def _check_minimum_version(
     installed, required = parse_tool_version(version), parse_tool_version(minimum)
     if installed and required and installed < required:
         message = f"torch {torch.version} needs {minimum} or later, and warns about {compiler}"
-        return report_warning("torch-checks", message, "install a newer compiler")
+        return report_warning("torch-checks", message, f"install version {minimum} or later")
     return report_ok("torch-checks", f"torch {torch.version} accepts {compiler}")
 
 
@@ -290,7 +290,7 @@ def check_known_bad(s: HostFacts, profile: Profile | None, knowledge: Knowledge)
     for finding in findings:
         level, message, hint = _LEVELS[finding.level], finding.what, finding.fix
         if finding.cured:
-            level, message, hint = "ok", f"the {finding.cured} stage avoids this: {message}", ""
+            level, message, hint = "ok", f"the stage {finding.cured} avoids this: {message}", ""
         elif level == "problem" and is_known_bad(knowledge, profile.choice, profile.host):
             suggestions = format_suggestions(profile.loaded.settings, profile.host, knowledge)
             hint += f"\nfor this profile: {suggestions}" if suggestions else ""

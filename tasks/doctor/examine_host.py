@@ -155,7 +155,7 @@ def _check_proxies(s: HostFacts) -> CheckResult:
             hint = "set both to the same value: git and pip prefer different ones"
             return report_warning("proxies", message, hint)
     if invalid := next((name for name, address in s.proxies.items() if not address), ""):
-        message = f"the variable {invalid} has no host"
+        message = f"the proxy variable {invalid} names no host"
         return report_warning("proxies", message, f"set {invalid} to http://host:port")
     proxies = ", ".join(f"{name} is {address}" for name, address in s.proxies.items())
     return report_ok("proxies", proxies or "no proxy is set")
@@ -181,7 +181,7 @@ def check_workers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -
         hint = check_result.format_install_hint(knowledge, s, kind)
         yield report_warning("workers", message, hint, program)
     else:
-        steps = "remove it from build.hosts, or start it in a network that you trust:"
+        steps = "remove the worker from build.hosts, or start it, in a network that you trust:"
         hint = check_result.format_command(_DAEMON_COMMANDS[kind], steps)
         for host in s.workers:
             message = f"{host.url} does not answer: the build continues without it"

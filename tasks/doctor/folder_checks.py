@@ -186,7 +186,7 @@ def check_leftovers(s: HostFacts, profile: Profile | None, knowledge: Knowledge)
                 running = ", ".join(leftover.processes)
                 message = f"a run was killed in {leftover.where}"
                 message += f"; still running: {running}" if running else ""
-                steps = "continue; the next run stops what still runs:"
+                steps = "continue the build; it ends the processes that still run:"
                 hint = check_result.format_command("doit build", steps)
                 yield report_warning("leftovers", message, hint)
 
@@ -198,14 +198,14 @@ def check_write_access(s: HostFacts, profile: Profile | None, knowledge: Knowled
         yield report_unchecked("trust", "permissions are not inspected on this system")
     elif not s.exposed:
         places = "the checkout, its builds, or programs on PATH"
-        yield report_ok("trust", f"nobody else may write to {places}")
+        yield report_ok("trust", f"no other user has write permission for {places}")
     for unsafe in s.exposed or ():
         if unsafe.kind == "relative":
             message = f'PATH has the entry "{unsafe.path}", which is relative to the current folder'
             hint = "remove this entry from PATH; builds already ignore it"
         else:
             place = "on PATH" if unsafe.kind == "PATH" else "part of the build"
-            message = f"{unsafe.path} is {place}, and every user of this machine may write to it"
+            message = f"{unsafe.path} is {place}, and every user of this machine can write to it"
             hint = check_result.format_command(f"chmod o-w {unsafe.path}")
         yield report_warning("trust", message, hint)
 

@@ -146,7 +146,7 @@ def _check_variables(s: HostFacts) -> CheckResult:
         return report_unchecked("variables")
     settings = {name: key for name, key in _SETTINGS_BY_VARIABLE.items() if s.environ.get(name)}
     if not settings:
-        return report_ok("variables", "no variable is set that builds ignore")
+        return report_ok("variables", "no environment variable is set that builds would ignore")
     keys = ", ".join(f"{key} instead of {name}" for name, key in settings.items())
     return report_warning("variables", f"builds ignore {' and '.join(settings)}", f"set {keys}")
 

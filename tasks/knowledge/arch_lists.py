@@ -61,14 +61,14 @@ def _require_arch(knowledge: Knowledge, torch: str, arch: Arch, *, cmake: bool) 
     is_supported = is_cmake_arch_supported if cmake else is_extension_arch_supported
     if is_supported(knowledge, torch, arch):
         return
-    reader, hint = "extension builder", format_extension_arch_hint(knowledge, torch, arch)
+    purpose, hint = "for extensions", format_extension_arch_hint(knowledge, torch, arch)
     if cmake:
         first_release = find_first_cmake_release(knowledge, [arch])
         base_arch = Arch(arch.major, arch.minor)
-        reader = "CMake code"
+        purpose = "for its source build"
         hint = f"choose a newer torch ({first_release} is the first that accepts {arch})"
         hint += f', or write "{base_arch}"' if is_supported(knowledge, torch, base_arch) else ""
-    raise KnowledgeError(f"the {reader} of torch {torch} does not accept {arch}", hint=hint)
+    raise KnowledgeError(f"torch {torch} does not accept {arch} {purpose}", hint=hint)
 
 
 def _sort_archs(archs: Iterable[Arch]) -> list[Arch]:

@@ -17,7 +17,7 @@ def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
     if release in knowledge.toolkits:
         return knowledge.toolkits[release]
     releases = list(knowledge.toolkits)
-    hint = f"use {releases[-1]}, or describe {release} in config/knowledge/toolkits.yaml"
+    hint = f"use {releases[-1]}, or add an entry for {release} to config/knowledge/toolkits.yaml"
     message = f"CUDA {cuda} is not known; the known releases are {', '.join(releases)}"
     raise KnowledgeError(message, hint=hint)
 

@@ -32,7 +32,7 @@ def _parse_file(path: Path) -> Mapping[str, Any]:
         hint = "run: git restore config/knowledge"
         raise KnowledgeError("the file is missing", location=where, hint=hint) from error
     except yaml.YAMLError as error:
-        hint = f"correct the line: {error}"
+        hint = f"correct the YAML syntax: {error}"
         raise KnowledgeError("the file is not valid YAML", location=where, hint=hint) from error
     if not isinstance(content, dict):
         raise KnowledgeError("the file is not a YAML mapping", location=where)

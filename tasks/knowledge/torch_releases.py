@@ -116,10 +116,11 @@ def find_release(knowledge: Knowledge, version: str) -> Release:
         status = f"unverified: assumed to be as {newest.minor}"
         return replace(newest, minor=minor, patch=patch, channel=channel, status=status)
     if parse_major_minor(minor) < parse_major_minor(oldest):
-        message = f"torch {version} is older than {oldest}, the oldest known"
+        message = f"torch {version} is older than {oldest}, the oldest that torchyard knows"
         raise KnowledgeError(message, hint="choose a later release in torch.version")
-    message = f"torch {version} is newer than {newest.patch}, the newest known"
-    raise KnowledgeError(message, hint=f"describe torch {minor} in config/knowledge/pytorch.yaml")
+    message = f"torch {version} is newer than {newest.patch}, the newest that torchyard knows"
+    hint = f"add an entry for torch {minor} to config/knowledge/pytorch.yaml"
+    raise KnowledgeError(message, hint=hint)
 
 
 def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)

@@ -117,8 +117,8 @@ def _resolve_optional_toolkit(
     major = cuda.partition(".")[0] if cuda and choice.strategy != "source" else ""
     if major and major != toolkit.version.partition(".")[0]:
         message = f"torch {choice.torch} has CUDA {cuda}: "
-        message += f"CUDA {toolkit.version} cannot compile extensions for it"
-        hint = f"choose a toolkit of CUDA {major}, or another torch"
+        message += f"CUDA {toolkit.version} cannot compile extensions for this torch"
+        hint = f"set toolkit.version to a release of CUDA {major}, or set another torch.version"
         raise UnsatisfiableError(message, location="toolkit", hint=hint)
     return toolkit
 
@@ -238,7 +238,7 @@ def find_source_reason(settings: Settings) -> str:
         "build.target": build.target,
     }
     keys = [key for key, value in build_only.items() if value]
-    return f"{' and '.join(keys)} set: no official wheel has that" if keys else ""
+    return f"no official wheel is built with {' and '.join(keys)}" if keys else ""
 
 
 def _require_supported_python(knowledge: Knowledge, version: str, python: Interpreter) -> None:
@@ -248,7 +248,7 @@ def _require_supported_python(knowledge: Knowledge, version: str, python: Interp
     except KnowledgeError:
         return  # an unknown release: its setup.py checks the Python
     if not torch_releases.is_python_supported(release, python.version):
-        message = f"torch {version} is for Python {' to '.join(release.python)}, "
+        message = f"torch {version} supports Python {' to '.join(release.python)}, "
         message += f"and {python.path} is {python.version}"
         hint = "choose other GPUs in target.gpus: no known torch, CUDA and Python fit these"
         raise UnsatisfiableError(message, location="python", hint=hint)

@@ -14,7 +14,7 @@ from tasks.knowledge.versions import format_major_minor
 from tasks.settings.schema import Build, Settings
 
 CUDA_ARCHIVE_URL = "https://developer.nvidia.com/cuda-toolkit-archive"
-_OTHER_TORCH_HINT = "choose another torch, or other GPUs in target.gpus"
+_OTHER_TORCH_HINT = "set another torch.version, or choose other GPUs in target.gpus"
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def find_targets(
         if fact.machine and fact.machine != normalize_machine(host.machine):
             gpu, platform = shorten_gpu_name(fact.name), format_platform(host.system, host.machine)
             message = f"{gpu} exists only in {fact.machine} machines, and this one is {platform}"
-            message += ": a build from here does not run there"
+            message += ": what is built here does not run on them"
             hint = f"build on a machine of that kind ({fact.machine})"
             raise UnsatisfiableError(message, location="target.gpus", hint=hint)
     why = f"target.gpus is {', '.join(requested) or 'empty'}"
@@ -122,7 +122,8 @@ def _require_arch_variables(
                 )
             for arch in sorted(code.cubins | code.ptx) if code else ():
                 if not can_compile_arch(knowledge, cuda, arch):
-                    hint = f"remove {arch}; target.gpus is {', '.join(map(str, targets))}"
+                    names = ", ".join(map(str, targets))
+                    hint = f"remove {arch} from the arch list; target.gpus is {names}"
                     raise KnowledgeError(f"CUDA {cuda} cannot compile code for {arch}", hint=hint)
             if code and (extension or name == _TORCH_VARIABLE):
                 arch_lists.require_covered_targets(knowledge, code, targets, env[name])
@@ -186,15 +187,14 @@ def _resolve_path_toolkit(
     path = settings.toolkit.path
     kits = [kit for kit in host.toolkits if kit.asked]
     if not path or not kits:
-        message = f"no CUDA toolkit at {path}" if path else "provider path needs toolkit.path"
+        message = f"no CUDA toolkit at {path}" if path else "provider: path needs toolkit.path"
         hint = "set toolkit.path to the folder that contains bin/nvcc"
         raise SettingsError(message, location="toolkit.path", hint=hint)
     kit, required = kits[0], settings.toolkit.version
     if required not in {"auto", kit.release}:
         message = f"CUDA {kit.version} is at {path}, but {required} is required"
-        raise UnsatisfiableError(
-            message, location="toolkit.version", hint="set another toolkit.path"
-        )
+        hint = f"change toolkit.path to the folder of a toolkit with CUDA {required}"
+        raise UnsatisfiableError(message, location="toolkit.version", hint=hint)
     _require_toolkit_targets(knowledge, kit.release, targets)
     why = f"CUDA {kit.version} at {path}, from toolkit.path"
     return ToolkitResolution("path", kit.release, kit.home, why)
@@ -206,6 +206,6 @@ def _require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arc
     except KnowledgeError as error:
         # Suggest no other toolkit: this torch may not build with a toolkit for these targets
         release = format_major_minor(cuda)
-        missing_hint = f"describe CUDA {release} in config/knowledge/toolkits.yaml"
+        missing_hint = f"add an entry for CUDA {release} to config/knowledge/toolkits.yaml"
         hint = _OTHER_TORCH_HINT if release in knowledge.toolkits else missing_hint
         raise UnsatisfiableError(error.message, location="toolkit.version", hint=hint) from error

@@ -25,7 +25,7 @@ def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution
             gpu_names = f" ({', '.join(map(gpus.shorten_gpu_name, cards))})" if cards else ""
             this = format_platform(host.system, host.machine)
             text = f"{arch} exists only in {machine} machines{gpu_names}, and this one is {this}"
-            yield f"{text}: a build from here does not run there"
+            yield f"{text}: what is built here does not run on them"
     if choice.strategy != "source":
         return
     combination = choice.build_combination(host)
@@ -82,20 +82,21 @@ def list_unused_setting_warnings(
         return
     for keys, reason in _list_unused_keys(loaded.settings, host, choice):
         if unused := [f"{key} ({origin})" for key in keys if (origin := _find_origin(loaded, key))]:
-            yield f"nothing reads {', '.join(unused)}: {reason}"
+            yield f"this profile does not use {', '.join(unused)}: {reason}"
     for item in loaded.settings.extensions:
         kind = next((kind for kind in _UNUSED_EXTENSION_KEYS if getattr(item, kind)), "")
         if unused := [k for k in _UNUSED_EXTENSION_KEYS.get(kind, ()) if k in item.set_keys]:
             origin = loaded.origin.get("extensions", "")
             reason = f"{item.name} sets its source with the key {kind}"
-            yield f"nothing reads {', '.join(unused)} of {item.name} ({origin}): {reason}"
+            keys = f"{', '.join(unused)} of {item.name} ({origin})"
+            yield f"this profile does not use {keys}: {reason}"
 
 
 def _list_unused_keys(
     settings: Settings, host: Host, choice: Resolution
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     if choice.strategy == "existing":
-        yield ("torch.version",), f"torch is the one of {choice.python.path}"
+        yield ("torch.version",), f"it uses the torch of {choice.python.path}"
     if choice.strategy != "prebuilt":
         reason = f"strategy {choice.strategy} downloads no wheel of torch"
         yield ("torch.index", "torch.sha256"), reason
@@ -121,7 +122,7 @@ def _find_unused_source_keys(settings: Settings) -> tuple[tuple[str, ...], str]:
         return ("source.ref", "source.sha256"), "source.path is used as it is"
     if settings.source.tarball:
         return ("source.ref", "source.submodules"), "source.tarball is used as it is"
-    return ("source.sha256",), "source.tarball, whose digest it is, is not set"
+    return ("source.sha256",), "it is the digest of source.tarball, which is not set"
 
 
 def _find_origin(loaded: LoadedSettings, key: str) -> str:

@@ -75,7 +75,7 @@ def note_removal(manifest: PurePath, command: str) -> None:
 UNFINISHED = "the last run failed or did not finish"
 DEFAULT_REASONS = {
     "always": ALWAYS_CHECKED,
-    "stale": "its source or its results were changed, or could not be reached",
+    "stale": "the source or results of the stage were changed, or could not be reached",
     "": UNFINISHED,
 }
 

@@ -44,7 +44,7 @@ def test_a_build_is_put_into_an_environment_and_taken_out_again(
     assert "Installed into" in again
     assert person.says("import toyext; print(toyext.answer())") == "42"
 
-    assert "is kept: it has the replaced packages of" in yard.must("purge")
+    assert "is kept: it holds the packages that were replaced in" in yard.must("purge")
     told = yard.must("restore")
     assert f"torch {version} → 2.5.1" in told
     assert "to restore these files, run: doit restore --yes profile=trial" in told

@@ -267,7 +267,7 @@ def test_an_optional_extension_that_was_away_is_in_neither_lock_nor_bundle(
     (near.build / "extensions" / "away.json").unlink()
     assert "away is optional and was not built (its stage did not" in near.must("lock", "--check")
     out = near.must("bundle", "--dest", str(place))
-    assert "the bundle does not contain it, so it cannot be built offline" in out
+    assert "the bundle lacks this extension, which cannot be built offline" in out
     assert "0 repositories" in out
 
     far.through = through

@@ -43,15 +43,15 @@ def run(subject: SelectedProfile, dest: str = "") -> None:
     print_report(
         f"{place}: {wheels} packages, {git} repositor{'y' if git == 1 else 'ies'}, "
         f"{format_size(mib)}, for Python {bundle.python} on {bundle.platform}\n"
-        "copy the bundle, torchyard.lock and config/ to the other machine; there, set offline: "
-        "PATH in config/local.yaml or TORCHYARD__OFFLINE=PATH; PATH is the copy of the bundle"
+        "copy the bundle, torchyard.lock and config/ to the other machine; on that machine, set "
+        "offline: PATH in config/local.yaml, where PATH is the copy of the bundle"
     )
 
 
 def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> LockSection:
     """Return the lock section of the build. Raises `TorchyardError` if torchyard.lock differs."""
     for name, reason in finished.left_out.items():
-        consequence = "the bundle does not contain it, so it cannot be built offline"
+        consequence = "the bundle lacks this extension, which cannot be built offline"
         print_warning(f"{name} is optional and was not built ({reason}): {consequence}")
     built = finished.build_section()
     pinned = finished.profile.pinned_plan
@@ -93,7 +93,7 @@ def _list_repositories(finished: FinishedBuild) -> Iterator[BundledCommit]:
             case SourceJob(kind="git") as job:
                 yield from bundle_archive_io.list_commits(job.location, Path(job.tree), job.ref)
             case SourceJob(kind="path", location=location):
-                advice = "copy it to the other machine yourself"
+                advice = "copy the source tree to the other machine"
                 print_warning(f"the bundle does not contain your source tree {location}; {advice}")
     for one in finished.extensions:
         if one.kind == "git":

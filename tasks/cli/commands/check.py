@@ -35,4 +35,4 @@ def run(subject: SelectedProfile) -> None:
         except TorchyardError as error:
             raise TorchyardError(error.message, hint="fix the errors in the lines above") from error
     if not site:
-        print_report("site not built: to install mkdocs, run pip install -e '.[docs]'")
+        print_report("the site was not built: to install mkdocs, run pip install -e '.[docs]'")

@@ -50,7 +50,7 @@ def run(
     """Print the results of the checks. Raises `TorchyardError` if there is a problem."""
     if accept and _accept_host(subject) and not subject.opened:
         hint = add_profile_argument("run doit doctor again to check it", subject.name)
-        print_report(f"the profile did not open with the previously pinned host: {hint}")
+        print_report(f"the profile could not be loaded with the earlier GPUs and toolkits: {hint}")
         return
     results = run_host_checks(subject)
     problems, counts = _filter_by_level(results, "problem"), _format_level_counts(results)
@@ -92,7 +92,7 @@ def _raise_problems(found: tuple[CheckResult, ...]) -> None:
         return
     descriptions = "\n".join(map(_format_problem, problems))
     names = dict.fromkeys(one.id for one in (*_filter_by_level(found, "ignored"), *problems))
-    hint = "fix this, and check again: doit doctor"
+    hint = "fix these problems, then check again: doit doctor"
     if _MANDATORY_CHECKS.isdisjoint(one.id for one in problems):
         setting = f"doctor.ignore: [{', '.join(names)}]"
         hint += f"; to build anyway, set {setting} in config/local.yaml"

@@ -34,7 +34,7 @@ from tasks.system.output import print_report
 from tasks.system.screen import print_labeled_text, print_status_rows
 
 _EXPLAIN_KEY_WIDTH = 13
-_CHANGED_REASON = "its outputs or inputs were changed"
+_CHANGED_REASON = "an output or input of the stage was changed"
 
 
 @dataclass(frozen=True)

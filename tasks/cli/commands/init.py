@@ -135,7 +135,7 @@ class _Interview:
         gpus = answers.gpus if answers.gpus is not None else known.settings.target.gpus
         strategies = known.list_strategies(gpus)
         chosen = next((one for one in strategies if one.chosen), None)
-        current = f"now {chosen.strategy}: {chosen.why}" if chosen else "now none: run doit doctor"
+        current = f"now {chosen.strategy}: {chosen.why}" if chosen else "none fits: run doit doctor"
         yield f"auto\tchosen by the planner; {current}"
         for one in strategies:
             text = _STRATEGY_MEANINGS[one.strategy]
@@ -209,7 +209,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
         print_report("")
         show_decisions(list_decisions(planned))
     if problem:
-        print_warning(f"the profile has an error, with or without {LOCAL_SETTINGS_PATH}")
+        print_warning(f"the profile itself has an error, which {LOCAL_SETTINGS_PATH} did not cause")
         raise problem
     print_report(f"next: doit build{profile}")
 
@@ -229,7 +229,7 @@ def _add_companions(
         try:
             plan_with((*accepted, name))
         except TorchyardError as error:
-            risk = f"which may not work with another torch: {error.message}"
+            risk = f"which may not work with the new torch: {error.message}"
             print_warning(f"{answers.into} has {name}, {risk}")
         else:
             accepted = (*accepted, name)

@@ -77,12 +77,14 @@ def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
         return "auto"
     names = _split_names(text)
     if not names:
-        raise SettingsError("no GPU is named", hint='write for example "RTX 5090", or cpu for none')
+        raise SettingsError(
+            "no GPU is named", hint='write a GPU such as "RTX 5090", or cpu for a CPU build'
+        )
     for name in names:
         word = "cpu" if name.lower() in _NONE_WORDS else name.lower()
         if reason := _EXCLUSIVE_ANSWERS.get(word):
             message = f'"{name}" cannot be combined with GPUs'
-            raise SettingsError(message, hint=f"remove it: {reason}")
+            raise SettingsError(message, hint=f'remove "{name}": {reason}')
         resolve_gpu(knowledge, name)
     return names
 

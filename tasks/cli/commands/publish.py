@@ -48,11 +48,11 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 def _check_index(index: Path, profile: Profile, newest: int | None) -> None:
     if not (index / "simple").is_dir():
         message = "there is no index in this folder"
-        raise TorchyardError(message, location=str(index), hint="create it: doit publish")
+        raise TorchyardError(message, location=str(index), hint="to create an index: doit publish")
     templates = profile.layout.templates / "index"
     if problems := list(package_index_io.find_index_problems(index, templates, newest)):
-        message = "the index does not match its pages: " + "\n  ".join(problems)
-        hint = "first remove the files with wrong content; then write the pages: doit publish"
+        message = "the files of the index do not match the index pages: " + "\n  ".join(problems)
+        hint = "remove the files with wrong content, then write the pages again: doit publish"
         raise BadArtifactError(message, location=str(index), hint=hint)
     indexed = package_index_io.read_indexed_files(index)
     size = format_size(sum(file.size for file in indexed.values()) // 2**20)

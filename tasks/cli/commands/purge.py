@@ -64,10 +64,10 @@ def _list_kept_folders(build: Path) -> Iterator[tuple[str, str]]:
     backups = list(install_journal_io.list_stamps(build / "replaced"))
     records = filter(None, map(install_journal_io.read_latest_record, backups))
     if prefixes := ", ".join(record.prefix for record in records):
-        reason = f"it has the replaced packages of {prefixes}"
+        reason = f"it holds the packages that were replaced in {prefixes}"
         yield "replaced", f"{reason}; to restore them: doit restore"
     elif any((backup / install_journal_io.ASIDE_FOLDER).is_dir() for backup in backups):
-        yield "replaced", "it has files of yours; remove it yourself if you do not need them"
+        yield "replaced", "it holds files of yours; remove the folder if you do not need them"
     if trees := find_user_changes(build / "src"):
         yield "src", "; ".join(_explain_kept_work(tree, changes) for tree, changes in trees.items())
     for clone in sorted(build.glob("extensions/*/clone")):
@@ -76,7 +76,7 @@ def _list_kept_folders(build: Path) -> Iterator[tuple[str, str]]:
 
 
 def _explain_kept_work(tree: Path, changes: Iterable[str]) -> str:
-    hint = "push or copy them, then remove the folder yourself"
+    hint = "push or copy your work, then remove the folder"
     return f"{tree} has your own {' and '.join(changes)}; {hint}"
 
 

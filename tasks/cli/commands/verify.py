@@ -25,7 +25,7 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
     """Print the check results of each wheel. Raises `ValidationFailedError` if a check failed."""
     paths = [Path(one) for one in (wheel, *wheels) if one]
     if not paths:
-        raise TorchyardError("no wheel is named", hint="name one: doit verify wheelhouse/NAME.whl")
+        raise TorchyardError("no wheel is named", hint="name it: doit verify wheelhouse/NAME.whl")
     knowledge = load_knowledge(subject.root / "config" / "knowledge")
     columns = screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize)
     results: list[ValidationResult] = []
@@ -58,7 +58,7 @@ def _create_code_reader(subject: SelectedProfile) -> MachineCodeReader:
 def _find_recorded_wheel(subject: SelectedProfile, wheel: Path) -> RecordedWheel:
     """Return the record of the wheel of the same name in the manifests of this profile."""
     if subject.opened is None:
-        return RecordedWheel(why=f"profile {subject.name} cannot be opened")
+        return RecordedWheel(why=f"profile {subject.name} cannot be loaded")
     plan = subject.opened.plan
     for stage in (*plan.find_stages("wheel"), *plan.find_stages("extensions")):
         kind: Any = Wheel if stage.kind == "wheel" else BuiltExtension

@@ -174,7 +174,7 @@ def test_every_known_bad_entry_is_reported_or_cannot_be_checked(bad: Any) -> Non
     level = "ok" if bad.cured else expected[bad.level]
     assert (found.id, found.level) == ("known-bad", level)
     assert found.seen == (
-        f"the {bad.cured} stage avoids this: {bad.what}" if bad.cured else bad.what
+        f"the stage {bad.cured} avoids this: {bad.what}" if bad.cured else bad.what
     )
 
 

@@ -129,7 +129,7 @@ def test_arch_unknown_to_extension_builder_is_refused_with_hint(
     ],
 )
 def test_arch_unknown_to_torch_cmake_is_refused_with_hint(torch: str, arch: str, todo: str) -> None:
-    with pytest.raises(KnowledgeError, match=f"CMake code of torch {torch} does not") as caught:
+    with pytest.raises(KnowledgeError, match=f"{arch} for its source build") as caught:
         format_torch_archs(KNOWLEDGE, torch, archs(arch), cmake=True)
     assert caught.value.hint == todo
 

@@ -78,7 +78,7 @@ def test_gpu_impossible_in_this_machine_type_is_refused(
     asked = {"target": {"gpus": [card]}, "torch": {"strategy": strategy}}
     assert refused(host(), **asked) == (
         f"target.gpus: {name} exists only in aarch64 machines, and this one is Linux x86_64: "
-        "a build from here does not run there\n  → build on a machine of that kind (aarch64)"
+        "what is built here does not run on them\n  → build on a machine of that kind (aarch64)"
     )
     assert chosen(host(machine="aarch64"), **asked).targets_why == f"target.gpus is {card}"
 
@@ -158,7 +158,7 @@ def test_auto_builds_if_no_wheel_covers_the_targets() -> None:
 def test_auto_builds_if_build_settings_are_present(asked: dict[str, Any], named: str) -> None:
     choice = chosen(host(), **asked)
     assert choice.strategy == "source"
-    assert choice.strategy_why == f"{named} set: no official wheel has that"
+    assert choice.strategy_why == f"no official wheel is built with {named}"
 
 
 def test_impossible_prebuilt_is_refused_with_a_torch_that_works() -> None:
@@ -182,7 +182,7 @@ def test_prebuilt_of_other_cuda_is_refused_with_working_alternatives() -> None:
 def test_unknown_torch_is_refused_with_the_newest(strategy: str) -> None:
     told = refused(host(), torch={"version": "3.1.0", "strategy": strategy})
     assert told.startswith(
-        "torch.version: torch 3.1.0 is newer than 2.15.0, the newest known\n"
+        "torch.version: torch 3.1.0 is newer than 2.15.0, the newest that torchyard knows\n"
         '  → set torch.version: "2.15.0": '
     )
 
@@ -207,7 +207,7 @@ def test_python_with_torch_wheels_is_accepted(python: str) -> None:
 
 
 NO_WHEEL_310 = "no official wheel of torch 2.15.0 is for Python 3.10 (supported: 3.11 to 3.15)"
-NO_BUILD_310 = "torch 2.15.0 is for Python 3.11 to 3.15, and /usr/bin/python3 is 3.10.2"
+NO_BUILD_310 = "torch 2.15.0 supports Python 3.11 to 3.15, and /usr/bin/python3 is 3.10.2"
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_family_arch_requires_a_cmake_that_knows_it() -> None:
     assert chosen(host(), **family, **SOURCE).cuda == "13.2"
     asked = {**family, "torch": {"strategy": "source", "version": "2.8.0"}}
     assert refused(host(toolkits=(InstalledToolkit("/c", "12.9.86"),)), **asked) == (
-        "target.gpus: the CMake code of torch 2.8.0 does not accept 12.0f\n"
+        "target.gpus: torch 2.8.0 does not accept 12.0f for its source build\n"
         '  → set torch.version: "2.9.1": it builds with CUDA 13.0'
     )
 

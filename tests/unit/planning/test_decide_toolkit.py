@@ -163,7 +163,7 @@ def test_toolkit_unusable_with_this_torch_is_not_suggested() -> None:
     settings = {"torch": {"strategy": "existing"}, "target": {"gpus": ["12.0"]}, **EXTENSION}
     assert refused(on, **settings) == (
         "toolkit.version: CUDA 12.4 cannot compile for 12.0 (sm_120); 12.8 is the first that can\n"
-        "  → choose another torch, or other GPUs in target.gpus"
+        "  → set another torch.version, or choose other GPUs in target.gpus"
     )
 
 
@@ -184,7 +184,7 @@ def test_configured_toolkit_path_is_used() -> None:
 @pytest.mark.parametrize(
     ("requested", "found", "message"),
     [
-        ({}, (), ("toolkit.path: provider path needs toolkit.path\n"
+        ({}, (), ("toolkit.path: provider: path needs toolkit.path\n"
          "  → set toolkit.path to the folder that contains bin/nvcc")),
         ({"path": "/opt/x"}, (CUDA_132,), ("toolkit.path: no CUDA toolkit at /opt/x\n"
          "  → set toolkit.path to the folder that contains bin/nvcc")),
@@ -200,7 +200,8 @@ def test_toolkit_of_other_cuda_major_than_torch_is_refused() -> None:
     cuda_128 = InstalledToolkit("/usr/local/cuda", "12.8.93")
     on = existing("2.11.0+cu130", "13.0", toolkits=(cuda_128,))
     assert refused(on, torch={"strategy": "existing"}, toolkit={"version": "12.8"}) == (
-        "toolkit: torch 2.11.0+cu130 has CUDA 13.0: CUDA 12.8 cannot compile extensions for it\n"
+        "toolkit: torch 2.11.0+cu130 has CUDA 13.0: "
+        "CUDA 12.8 cannot compile extensions for this torch\n"
         "  → set toolkit.version: auto (CUDA 13.0 from Python packages)"
     )
 

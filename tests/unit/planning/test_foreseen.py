@@ -45,7 +45,7 @@ def test_embedded_capability_on_other_machine_type_is_warned_about(
     assert profile
     (result,) = list_known_bad_warnings(KNOWLEDGE, HOST, profile.choice)
     assert result.startswith("8.7 exists only in aarch64 machines (Orin (nvgpu), Jetson AGX Orin, ")
-    assert result.endswith("and this one is Linux x86_64: a build from here does not run there")
+    assert result.endswith("and this one is Linux x86_64: what is built here does not run on them")
     assert not list(
         list_known_bad_warnings(KNOWLEDGE, replace(HOST, machine="aarch64"), profile.choice)
     )

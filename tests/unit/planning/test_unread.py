@@ -49,7 +49,7 @@ EXTENSIONS = "[{name: toy, path: toy, ref: main, submodules: true}, {name: b, gi
         ),
         (
             f"torch: {{strategy: source}}\nsource: {{sha256: {'a' * 64}}}",
-            "source.sha256 (mine:2): source.tarball, whose digest it is, is not set",
+            "source.sha256 (mine:2): it is the digest of source.tarball, which is not set",
         ),
         (
             "torch: {strategy: source}\nsource: {path: /tree, ref: main}",
@@ -78,15 +78,15 @@ EXTENSIONS = "[{name: toy, path: toy, ref: main, submodules: true}, {name: b, gi
 def test_unused_setting_is_reported_with_location_and_reason(
     yard: Path, text: str, warning: str
 ) -> None:
-    assert list_warnings(yard, text) == [f"nothing reads {warning}"]
+    assert list_warnings(yard, text) == [f"this profile does not use {warning}"]
 
 
 def test_existing_torch_leaves_most_settings_unused(yard: Path) -> None:
     text = f"torch: {{strategy: existing, version: 2.14.0, sha256: {'a' * 64}}}\nwheel: {{cuda: "
     version, digest, wheel = list_warnings(yard, f"{text}toolkit}}", OWN)
-    assert version.endswith(": torch is the one of /own/python")
+    assert version.endswith(": it uses the torch of /own/python")
     assert "torch.sha256" in digest
-    assert wheel.startswith("nothing reads wheel.cuda (mine:2): strategy exis")
+    assert wheel.startswith("this profile does not use wheel.cuda (mine:2): strategy exis")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,10 @@ def test_no_shipped_profile_has_unused_settings(name: str) -> None:
 def test_unused_setting_is_a_plan_warning(yard: Path) -> None:
     write(yard, "torch: {strategy: prebuilt}\ntarget: {gpus: []}\nwheel: {cuda: toolkit}\n")
     assert open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST).plan.warnings == (
-        "nothing reads wheel.cuda (config/profiles/mine.yaml:3): strategy prebuilt builds no torch",
+        (
+            "this profile does not use wheel.cuda (config/profiles/mine.yaml:3): "
+            "strategy prebuilt builds no torch"
+        ),
     )
 
 
@@ -131,7 +134,7 @@ def test_explain_reports_unused_settings(yard: Path, heard: Heard) -> None:
     explain.run(
         SelectedProfile(yard, "mine", open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST))
     )
-    assert "WARNING nothing reads wheel.cuda (config/profiles/mine.yaml:3)" in " ".join(
+    assert "WARNING this profile does not use wheel.cuda (config/profiles/mine.yaml:3)" in " ".join(
         heard.text.split()
     )
 

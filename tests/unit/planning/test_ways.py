@@ -46,7 +46,7 @@ def test_unavailable_strategy_names_what_is_missing() -> None:
 def test_build_settings_make_the_prebuilt_strategy_unavailable() -> None:
     found = list_options(host(), source={"path": "/src"})
     assert (found["prebuilt"].possible, found["source"].chosen) == (False, True)
-    assert found["prebuilt"].why == "source.path set: no official wheel has that"
+    assert found["prebuilt"].why == "no official wheel is built with source.path"
     assert found["source"].why == found["prebuilt"].why
 
 

@@ -270,7 +270,9 @@ def test_what_was_made_and_cannot_be_read_is_told_and_ends_nothing(
         extension_build_io._read_edges(tmp_path, JobScheduler(1, tmp_path, {}))
     )
     (said,) = heard
-    assert said.startswith("the record of this run omits the built outputs of a stage: OSError: ")
+    assert said.startswith(
+        "the build works, but its record lacks the outputs of a stage: OSError: "
+    )
     assert said.endswith("Input/output error")
 
 

@@ -36,7 +36,7 @@ def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
         ("torch:\n  version: '9.9.9'", "2: torch.version: "),
         ("torch:\n  strategy: existing", "2: torch.strategy: /usr/bin/python3 has no torch"),
         ("toolkit:\n  version: '99.0'", "2: toolkit.version: "),
-        ("toolkit:\n  provider: path", "2: toolkit.path: provider path needs toolkit.path"),
+        ("toolkit:\n  provider: path", "2: toolkit.path: provider: path needs toolkit.path"),
         ("toolkit:\n  provider: path\n  path: /absent", "3: toolkit.path: no CUDA toolkit"),
         ("torch: {strategy: source}\nsource:\n  path: /absent", "3: source.path: "),
         ("torch: {strategy: source}\nsource:\n  tarball: /absent.tar", "3: source.tarball: "),

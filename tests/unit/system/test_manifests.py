@@ -163,5 +163,5 @@ def test_a_stage_that_asks_outside_says_so(finished: Path) -> None:
     assert reason_of(same) == "the last run failed or did not finish"
     assert reason_of(replace(same, uptodate_check="always")) == "looked at every time"
     assert reason_of(replace(same, uptodate_check="stale")) == (
-        "its source or its results were changed, or could not be reached"
+        "the source or results of the stage were changed, or could not be reached"
     )

@@ -30,7 +30,7 @@ def test_check_runs_lint_types_tests_and_site(mocker: MockerFixture, heard: Hear
 @pytest.mark.parametrize("lacks", ["mkdocs", "material"])
 def test_unbuildable_site_is_reported(lacks: str, mocker: MockerFixture, heard: Heard) -> None:
     assert ran(mocker, lacks) == ["ruff", "ruff", "mypy", "pytest"]
-    assert "site not built: to install mkdocs, run pip install -e '.[docs]'" in heard.text
+    assert "the site was not built: to install mkdocs, run pip install -e '.[docs]'" in heard.text
 
 
 def test_missing_tool_is_reported_before_any_tool_runs(

@@ -110,21 +110,22 @@ def test_compiler_is_the_one_deps_found_or_will_search_for(yard: Path) -> None:
     here = profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}")
     assert (
         describe(here)["compiler"]
-        == "g++, else clang++: deps will search for it; CUDA 13.2 supports GCC up to 15"
+        == "g++, else clang++: the stage deps will search for it; CUDA 13.2 supports GCC up to 15"
     )
     assert describe(here, DEPS)["compiler"] == (
         "/usr/bin/g++-13 13.3.0: CUDA 13.2 supports GCC up to 15"
     )
     settings = profile(yard, f"build: {{env: {{CXX: g++-13}}}}\n{TOY}")
     assert (
-        describe(settings)["compiler"] == "g++-13: set as CXX in build.env; deps will search for it"
+        describe(settings)["compiler"]
+        == "g++-13: set as CXX in build.env; the stage deps will search for it"
     )
 
 
 def test_windows_searches_for_visual_studio_and_uses_jobserver(yard: Path) -> None:
     windows = Host("windows", "AMD64", Interpreter("C:\\py\\python.exe", "3.12.4"), HOST.gpus)
     rows = describe(profile(yard, f"target: {{gpus: ['12.0']}}\n{TOY}", on=windows))
-    assert rows["compiler"] == "cl.exe of Visual Studio: deps will search for it"
+    assert rows["compiler"] == "cl.exe of Visual Studio: the stage deps will search for it"
     assert rows["jobs"].endswith("free memory")
 
 
@@ -211,7 +212,7 @@ def test_unknown_durations_are_listed_in_estimate() -> None:
         "about 30 s (last time); unknown: wheel"
     )
     assert str(estimate_cost([StageCost("deps", None)])) == (
-        "unknown: none of the stages that run has run here before"
+        "unknown: the stages to run have not run on this machine before"
     )
 
 

@@ -244,7 +244,7 @@ def test_recorded_memory_facts_show_who_killed_the_compiler(
     diagnose.run(subject)
     said = " ".join(capsys.readouterr().out.split())
     assert "(oom-killed)" in said
-    assert "the kernel killed 2 programs for lack of memory" in said
+    assert "the kernel killed 2 programs because memory ran out" in said
     assert "in config/profiles/p.yaml: 8 jobs ran at once with" in said
     log.write_text("FAILED: a.o\nKilled\nKilled\n", encoding="utf-8")
     diagnose.run(subject)  # the facts belong to another log now

@@ -167,7 +167,7 @@ def test_companion_that_cannot_be_planned_is_reported_and_omitted(
     python = create_interpreter(monkeypatch, subject.root, has=("torchvision", "torchaudio"))
     init.run(subject, into=python)
     assert written(subject.root)["companions"] == ["torchvision"]
-    assert "has torchaudio, which may not work with another torch: torchaudio" in heard.text
+    assert "has torchaudio, which may not work with the new torch: torchaudio" in heard.text
 
 
 @pytest.mark.parametrize("own", ["[torchaudio]", "[]"])
@@ -224,7 +224,7 @@ def test_strategy_existing_sets_the_interpreter_that_has_torch() -> None:
         ("card", "RTX 509O", "not a known GPU", 'did you mean "RTX 5090" (12.0)'),
         ("card", "RTX 5090,cpu", '"cpu" cannot be combined', "only cpu means a build without CUDA"),
         ("card", "auto,8.9", '"auto" cannot be combined', "only auto means the GPUs of this"),
-        ("card", " , ", "no GPU is named", "cpu for none"),
+        ("card", " , ", "no GPU is named", "cpu for a CPU build"),
         ("way", "prebuild", 'did you mean "prebuilt"', "choose one of"),
         ("extensions", "simpleknn2", 'did you mean "simple-knn"', "knowledge.md"),
         ("extensions", "./nowhere", "there is no folder", "correct the path"),

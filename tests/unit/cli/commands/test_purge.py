@@ -145,7 +145,7 @@ def test_backup_of_install_target_is_kept_while_in_use(yard: Path, heard: Heard)
     wheel = built(yard, "mine", "torch-1.whl")
     stamp = replaced(yard)
     purge.run(opened(yard), yes=True)
-    reason = "it has the replaced packages of /gs; to restore them: doit restore"
+    reason = "it holds the packages that were replaced in /gs; to restore them: doit restore"
     assert f"{stamp.parent} is kept: {reason}" in heard
     assert install_journal_io.read_record(stamp)
     assert not wheel.exists()
@@ -165,7 +165,7 @@ def test_purge_keeps_user_files_set_aside_and_removes_the_rest(yard: Path, heard
     own.touch()
     purge.run(opened(yard), yes=True)
     assert own.is_file()
-    assert any("it has files of yours" in line for line in heard)
+    assert any("it holds files of yours" in line for line in heard)
     own.unlink()
     (stamp / "aside" / "2").rmdir()
     (stamp / "aside").rmdir()
@@ -184,7 +184,7 @@ def test_purge_keeps_clone_with_local_changes(yard: Path, heard: Heard, place: s
     (clone.parent / "made").touch()
     purge.run(opened(yard), yes=True)
     kept = "src" if place.startswith("src") else place
-    result = f"{clone} has your own commits; push or copy them, then remove the folder yourself"
+    result = f"{clone} has your own commits; push or copy your work, then remove the folder"
     assert f"{yard / 'build' / 'mine' / kept} is kept: {result}" in heard
     assert git(clone, "log", "--format=%s") == "mine"
     stays = (yard / "build" / "mine" / kept).relative_to(yard).as_posix()

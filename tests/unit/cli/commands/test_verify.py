@@ -263,10 +263,13 @@ def test_wheel_of_profile_is_compared_with_its_manifest(yard: Path, heard: Heard
 def test_wheel_is_verified_even_if_profile_is_broken(yard: Path, heard: Heard) -> None:
     one = make(yard / "wheelhouse")
     verify.run(broken(yard, "torhc: {}\n"), wheel=str(one.wheel))
-    assert "cannot be opened" in heard.text
+    assert "cannot be loaded" in heard.text
 
 
 def test_verify_without_wheel_shows_how_to_name_one(yard: Path, heard: Heard) -> None:
-    for named, result in (([], "no wheel is named"), (["gone.whl"], "this wheel does not exist")):
+    for named, result in (
+        ([], "no wheel is named"),
+        (["gone.whl"], "this wheel does not exist"),
+    ):
         with pytest.raises(TorchyardError, match=result):
             verify.run(opened(yard), wheels=named)

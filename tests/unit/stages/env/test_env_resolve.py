@@ -322,7 +322,11 @@ def test_archs_unknown_to_torch_are_passed_to_extensions() -> None:
 @pytest.mark.parametrize(
     ("changes", "where", "what"),
     [
-        ({"torch": "2.5.1"}, "torch.version", "the CMake code of torch 2.5.1 does not accept 12.0"),
+        (
+            {"torch": "2.5.1"},
+            "torch.version",
+            "torch 2.5.1 does not accept 12.0 for its source build",
+        ),
         ({"targets": (Arch(9, 0, "a"),), "ptx": True}, "target.ptx", "PTX for 9.0a"),
     ],
 )
