@@ -105,7 +105,7 @@ def test_matrix_without_variation_has_no_entries() -> None:
 
 
 def test_one_gpu_under_two_names_is_refused() -> None:
-    with pytest.raises(SettingsError, match='2 builds of the matrix would have the name "rtx5090"'):
+    with pytest.raises(SettingsError, match='2 entries of the matrix have the same name "rtx5090"'):
         names(gpus=["RTX 5090", "RTX5090"])
 
 

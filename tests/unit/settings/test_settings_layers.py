@@ -148,7 +148,7 @@ def test_unrelated_variables_are_ignored(config: Path) -> None:
             {"TORCHYARD__TARGET__GPU": "auto"},
             (
                 'TORCHYARD__TARGET__GPU: target.gpu: unknown key; did you mean "gpus"?\n'
-                "  → known here: gpus, ptx"
+                "  → the keys of this section are: gpus, ptx"
             ),
         ),
         (
@@ -172,24 +172,24 @@ def test_unrelated_variables_are_ignored(config: Path) -> None:
         (
             {"TORCHYARD__TARGET__GPUS": "[12.0]"},
             (
-                "TORCHYARD__TARGET__GPUS: target.gpus.0: 12.0 is a number to YAML\n"
+                "TORCHYARD__TARGET__GPUS: target.gpus.0: 12.0 is a number in YAML\n"
                 '  → quote it: "12.0"'
             ),
         ),
         (
             {"TORCHYARD__TARGET__GPUS": "[a"},
-            "TORCHYARD__TARGET__GPUS: not readable as YAML: did not find expected ',' or ']'",
+            "TORCHYARD__TARGET__GPUS: invalid YAML: did not find expected ',' or ']'",
         ),
         (
             {"TORCHYARD__TARGET": "null"},
             (
-                "TORCHYARD__TARGET: target: it has no value\n"
+                "TORCHYARD__TARGET: target: this key has no value\n"
                 "  → write keys and values, or leave the key out"
             ),
         ),
         (
             {"TORCHYARD__TARGET__": "x"},
-            "TORCHYARD__TARGET__: this variable names no key\n  → write TORCHYARD__SECTION__KEY",
+            "TORCHYARD__TARGET__: this variable does not name a settings key\n  → write TORCHYARD__SECTION__KEY",
         ),
         (
             {"TORCHYARD__TARGET": "{gpus: auto}", "TORCHYARD__TARGET__GPUS": "[]"},

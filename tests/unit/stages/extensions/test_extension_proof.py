@@ -144,7 +144,7 @@ def test_missing_device_code_error_has_hints(
     (Path(made.tree) / "setup.py").write_text(setup, encoding="utf-8")
     (Path(made.tree) / "op.cu").touch()
     error = build_missing_code_error(replace(made, env={**made.env, **env}))
-    assert error.message == "toy was built without device code, but its source has op.cu"
+    assert error.message == "toy was built without device code, but its source contains op.cu"
     assert error.location == (
         f"{made.original / 'setup.py'}:{line}" if line else "extensions (toy)"
     )

@@ -56,7 +56,7 @@ def test_check_that_ended_probe_fails_and_others_are_reported() -> None:
 
 def test_unreported_check_is_not_passed() -> None:
     check = build_probe_check("matmul", ProbeOutput({}))
-    assert (check.status, check.detail) == ("not run", "the probe ended before this check")
+    assert (check.status, check.detail) == ("not run", "the check program ended before this check")
 
 
 def test_unknown_status_is_failure() -> None:

@@ -107,7 +107,7 @@ def test_failed_import_stops_probe() -> None:
 
 def test_silent_probe_end_is_failure() -> None:
     output = collect_probe_output(lambda _: ProbeRun(saying(*FIRST, "version")), CHECKS)
-    assert list_failures(output)["device"] == "the probe ended without a result"
+    assert list_failures(output)["device"] == "the check program ended without a result"
 
 
 TORCH = """
