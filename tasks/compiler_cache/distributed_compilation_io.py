@@ -78,9 +78,7 @@ def find_usable_workers(
                 obstacles = [(one, _check_icecream(one, *probe)) for one in settings.hosts]
             for worker, obstacle in obstacles:
                 if obstacle:
-                    print_warning(
-                        f"{worker.name} is not used as a worker in this build: {obstacle}"
-                    )
+                    print_warning(f"{worker.name} is not used in this build: {obstacle}")
             _usable_workers[key] = tuple(worker for worker, obstacle in obstacles if not obstacle)
             if not _usable_workers[key]:
                 print_warning("no worker can be used, so this machine compiles everything")

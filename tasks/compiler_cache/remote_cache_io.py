@@ -91,8 +91,8 @@ def disable_failing_cache(cache: CompilerCache, url: str, counts: CacheCounts) -
             return
         _usable_by_url[cache.path, url] = False
     failed = f"{counts.unreached} of {counts.hits + counts.misses} compilations"
-    effect = "were cached on this machine only; the build itself is not affected"
-    print_warning(f"the remote compiler cache {url} failed: {failed} {effect}")
+    effect = f"{failed} were cached on this machine only. The build is not affected"
+    print_warning(f"the remote compiler cache {url} failed: {effect}")
 
 
 def _is_usable(cache: CompilerCache, url: str, env: Mapping[str, str]) -> bool:

@@ -107,9 +107,7 @@ class JobScheduler:
         elif self.limit and self.jobs and self.jobs < self.limit:
             change = f"running {self.jobs} instead of {self.limit} jobs until the end of this build"
             reason = "the free memory is not sufficient for more"
-            print_line(
-                f"{change}: {reason}. To run {self.limit} jobs anyway, set build.jobs_exact: true"
-            )
+            print_line(f"{change}: {reason}. To run all jobs, set build.jobs_exact: true")
         while True:
             try:
                 with MEMORY_MONITOR.observe_memory() as memory, self._join_jobserver() as env:
@@ -154,9 +152,7 @@ class JobScheduler:
             return False
         if not self.jobs and any(log.find_lines(failures, ("old-make",))):
             self.old_make, self.jobs = True, compute_safe_jobs(self.limit)
-            cause = (
-                "this build runs a GNU make older than 4.4, which does not support the jobserver"
-            )
+            cause = "this build runs a GNU make older than 4.4, which has no jobserver support"
             print_warning(f"{cause}. Retrying with build.jobs: {self.jobs}")
             return True
         culprits = out_of_memory.find_killed_outputs(failures, log)

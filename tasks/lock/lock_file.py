@@ -232,7 +232,7 @@ def identify_platform(choice: Resolution) -> tuple[str, str]:
 
 
 def _format_warning(difference: str) -> str:
-    return f"torchyard.lock: {difference}; resolved again. To lock the result, run: doit lock"
+    return f"torchyard.lock: {difference}: resolved again; to lock the result, run: doit lock"
 
 
 def _check_torch(plan: Plan, section: LockSection, choice: Resolution) -> str:

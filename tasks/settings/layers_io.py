@@ -100,9 +100,7 @@ def _build_environment_tree(environ: Mapping[str, str]) -> Tree:
         words = name[len(ENV_PREFIX) :].split("__")
         if not all(words):
             hint = "rename the variable to TORCHYARD__SECTION__KEY"
-            raise SettingsError(
-                "this variable does not name a settings key", location=name, hint=hint
-            )
+            raise SettingsError("this variable is no settings key", location=name, hint=hint)
         # Deeper names, such as those in build.env, are the user's and keep their case
         keys = [word.lower() for word in words[:2]] + words[2:]
         branch: Leaf | Tree = tree

@@ -74,10 +74,10 @@ def _compose_node(text: str, name: str) -> yaml.Node | None:
         node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     except yaml.reader.ReaderError as error:
         location = format_location(name, text.count("\n", 0, error.position))
-        raise SettingsError(f"invalid YAML: {error.reason}", location=location) from error
+        raise SettingsError(f"not valid YAML: {error.reason}", location=location) from error
     except yaml.MarkedYAMLError as error:
         location = format_location(name, error.problem_mark.line) if error.problem_mark else name
-        raise SettingsError(f"invalid YAML: {error.problem}", location=location) from error
+        raise SettingsError(f"not valid YAML: {error.problem}", location=location) from error
     return node
 
 

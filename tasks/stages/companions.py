@@ -109,7 +109,7 @@ def _resolve_library(name: str, choice: Resolution, knowledge: Knowledge) -> Com
     version = specifier.removeprefix("==")
     reason = f"official wheels of {name} are made for the official torch"
     if choice.strategy == "existing":
-        reason = f"the version of {torch} is not that of an official build"
+        reason = f"{torch} does not have the version of an official build"
     return Companion(name, "git", reason, ref=f"v{version}", version=version)
 
 

@@ -136,10 +136,10 @@ def test_entry_overrides_all_settings_and_states_its_origin(yard: Path) -> None:
     [
         (
             "mine@torch2.14.1-cu132-sm12",
-            'has no "torch2.14.1-cu132-sm12"; did you mean "torch2.14.',
+            'has no entry "torch2.14.1-cu132-sm12"; did you mean "torch2.14.',
         ),
-        ("mine@", 'the matrix of "mine" has no ""'),
-        ("mine@../../etc", 'has no "../../etc"'),
+        ("mine@", 'the matrix of "mine" has no entry ""'),
+        ("mine@../../etc", 'has no entry "../../etc"'),
         ("quickstart@cpu", 'there is no profile "quickstart"'),
     ],
 )

@@ -182,7 +182,7 @@ def _require_targets(job: ExtensionJob, name: str, code: MachineCode, maker: str
         raise BadArtifactError(
             f"{name} contains code for {archs}, but no code that runs on {targets_text}",
             location=place,
-            hint="set git and ref in extensions to build it from source: no official wheel has this code"
+            hint="set git and ref in extensions to build from source: no wheel has this code"
             if job.kind == "wheel"
             else f"remove the archs from setup.py with a patch ({place}.patches)",
         )

@@ -165,8 +165,8 @@ def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
             raise TorchyardError(
                 f"{names} installs another torch, and {job.name} would be built against that torch",
                 location=f"extensions ({job.name}).requires",
-                hint="move each package that needs torch from requires to extensions or companions, and "
-                f"add the name of the package to extensions ({job.name}).after",
+                hint="move packages that need torch from requires to extensions or companions. "
+                f"Add their names to extensions ({job.name}).after",
             )
 
 
@@ -179,9 +179,7 @@ def _install_runtime_requirements(
         installer.install_locked(job.locked)
     names = ", ".join(missing := _find_missing(requirements, deps, None))
     if missing and deps.overlay is not None:
-        print_warning(
-            f"{deps.python} lacks {names}, which {job.name} requires: install this with pip"
-        )
+        print_warning(f"{job.name} requires {names}: install this in {deps.python} with pip")
     elif missing:
         show_progress(f"installing {names}")
         # keep the versions of torch, the toolkit, and the packages that other running builds use

@@ -58,9 +58,7 @@ def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
     wheels = [_find_wheel(job, torch.artifact, "wheel")]
     for name, manifest in job.extensions.items():
         if job.partial and not Path(manifest).is_file():
-            print_warning(
-                f"{name} was not built; install.partial: true installs the other packages"
-            )
+            print_warning(f"{name} was not built; only the others are installed (install.partial)")
             continue
         built = manifests.read_manifest(manifest, BuiltExtension)
         if built.artifact:
@@ -113,7 +111,7 @@ def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) 
     for one in target.info.distributions:
         if one.name.lower() == "torch" and (one.installer == "conda" or has_conda_torch):
             yield (
-                f"torch {one.version}, which conda installed, is replaced without conda's knowledge: "
+                f"conda does not know that its torch {one.version} is replaced by another torch: "
                 "conda install and conda update may mix the files of both. To remove conda's "
                 "torch, run: doit restore --yes, conda remove --force pytorch, doit build"
             )
@@ -278,6 +276,4 @@ def _list_missing_requirements(
             yield requirement
         elif wheel_requirements_io.find_missing_requirements([requirement], installed):
             kept = f"{name} {installed[name]}"
-            print_warning(
-                f"{wheel.name} requires {requirement}, but torchyard keeps the installed {kept}"
-            )
+            print_warning(f"{wheel.name} requires {requirement}, but {kept} stays installed")

@@ -77,9 +77,7 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[s
             local_changes.can_apply_patch(tree, patch) or local_changes.is_as_committed(tree, patch)
         ):
             if digest in requested:
-                print_line(
-                    f"{tree} no longer contains a patch of this profile; applying the patch again"
-                )
+                print_line(f"applying a patch of this profile again, which {tree} lost")
             _write_patch_record(tree, state, series[:number])
             return
 

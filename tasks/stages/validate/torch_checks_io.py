@@ -55,9 +55,8 @@ def run_probe(
 
     def run_remaining_checks(remaining: Sequence[str]) -> ProbeRun:
         argv = build_probe_command(job, wheel, built, gpu_count, remaining)
-        return _run_program(
-            Command(argv, env, "the check program", log=job.log, timeout=job.timeout)
-        )
+        command = Command(argv, env, "the check program", log=job.log, timeout=job.timeout)
+        return _run_program(command)
 
     return check_results.collect_probe_output(run_remaining_checks, _list_probe_checks(job, built))
 

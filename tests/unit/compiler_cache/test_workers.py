@@ -90,7 +90,7 @@ def read_settings_error(folder: Path, build: str) -> str:
             "{distribute: distcc, hosts: [a/2], cache: sccache}",
             "build.distribute: sccache cannot use distcc: set build.cache",
         ),
-        ("{distribute: icecream, hosts: [a/2, b/2]}", "one entry, its scheduler"),
+        ("{distribute: icecream, hosts: [a/2, b/2]}", "one entry: the scheduler"),
         ("{distribute: icecream, hosts: ['a/2,lzo']}", "requires the address of the scheduler"),
         (
             "{distribute: sccache-dist, hosts: [a/2], cache: sccache}",

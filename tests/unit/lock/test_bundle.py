@@ -204,7 +204,7 @@ def test_truncated_bundle_is_detected_by_size(
     bundle_archive_io.require_complete_bundle(place, bundle)
     os.truncate(place, 60_000)
     assert bundle_archive_io.read_bundle(place) == bundle
-    with pytest.raises(SettingsError, match="is truncated: it has 60000 of") as error:
+    with pytest.raises(SettingsError, match="is truncated: it has only 60000 of") as error:
         bundle_archive_io.require_complete_bundle(place, bundle)
     assert error.value.hint.startswith(
         "copy the bundle again; or create it on a machine with a network"

@@ -178,7 +178,7 @@ def test_unrelated_variables_are_ignored(config: Path) -> None:
         ),
         (
             {"TORCHYARD__TARGET__GPUS": "[a"},
-            "TORCHYARD__TARGET__GPUS: invalid YAML: did not find expected ',' or ']'",
+            "TORCHYARD__TARGET__GPUS: not valid YAML: did not find expected ',' or ']'",
         ),
         (
             {"TORCHYARD__TARGET": "null"},
@@ -189,19 +189,22 @@ def test_unrelated_variables_are_ignored(config: Path) -> None:
         ),
         (
             {"TORCHYARD__TARGET__": "x"},
-            "TORCHYARD__TARGET__: this variable does not name a settings key\n  → write TORCHYARD__SECTION__KEY",
+            (
+                "TORCHYARD__TARGET__: this variable is no settings key\n"
+                "  → rename the variable to TORCHYARD__SECTION__KEY"
+            ),
         ),
         (
             {"TORCHYARD__TARGET": "{gpus: auto}", "TORCHYARD__TARGET__GPUS": "[]"},
             (
-                "TORCHYARD__TARGET__GPUS: this variable and another one set target.gpus\n"
+                "TORCHYARD__TARGET__GPUS: this variable and another variable both set target.gpus\n"
                 "  → unset one of the two variables"
             ),
         ),
         (
             {"TORCHYARD__PYTHON": "3.12", "torchyard__python": "3.13"},
             (
-                "torchyard__python: this variable and another one set python\n"
+                "torchyard__python: this variable and another variable both set python\n"
                 "  → unset one of the two variables"
             ),
         ),

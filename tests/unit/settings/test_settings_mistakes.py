@@ -13,12 +13,13 @@ TAGS = (
     "write plain text, numbers, true/false, lists and mappings; quote a text that looks like a date"
 )
 EXTENSION_KEYS = (
-    "the keys of this section are: after, cuda, env, git, imports, includes, name, optional, patches, path, ref, "
-    "requires, sdist, sha256, smoke, subdirectory, submodules"
+    "the keys of this section are: after, cuda, env, git, imports, includes, name, "
+    "optional, patches, path, ref, requires, sdist, sha256, smoke, subdirectory, submodules"
 )
 ROOT_KEYS = (
-    "the keys of this section are: build, companions, doctor, extensions, install, lock, matrix, mirrors, notify, "
-    "offline, publish, python, runtime, source, target, toolkit, torch, validation, wheel"
+    "the keys of this section are: build, companions, doctor, extensions, install, lock, "
+    "matrix, mirrors, notify, offline, publish, python, runtime, source, target, toolkit, "
+    "torch, validation, wheel"
 )
 
 
@@ -137,7 +138,7 @@ def test_wrong_type_is_refused_with_expected_type(tmp_path: Path, text: str, mes
     [
         ("\n- a", '2: the file must hold keys and values\n  → write each setting as "key: value"'),
         ("auto", '1: the file must hold keys and values\n  → write each setting as "key: value"'),
-        ("a: [", "2: invalid YAML: did not find expected node content"),
+        ("a: [", "2: not valid YAML: did not find expected node content"),
         ("python: a\npython: b", '2: the key "python" occurs twice\n  → keep one of them'),
         ("target:\n  gpus: auto\n  gpus: []",
          '3: the key "gpus" occurs twice\n  → keep one of them'),
@@ -149,7 +150,8 @@ def test_wrong_type_is_refused_with_expected_type(tmp_path: Path, text: str, mes
          f"1: the YAML tag tag:yaml.org,2002:timestamp is not accepted\n  → {TAGS}"),
         ("build: &b {jobs: 1}\ntorch: *b",
          "2: a YAML alias is not accepted\n  → write the value itself instead of the alias"),
-        ("extensions: &a [*a]", "1: a YAML alias is not accepted\n  → write the value itself instead of the alias"),
+        ("extensions: &a [*a]",
+         "1: a YAML alias is not accepted\n  → write the value itself instead of the alias"),
         ("<<: {a: b}", "1: a key must be a plain word"),
         ("? [a]\n: b", "1: a key must be a plain word"),
         (b"#\npython: caf\xe9 au lait",
@@ -157,7 +159,7 @@ def test_wrong_type_is_refused_with_expected_type(tmp_path: Path, text: str, mes
         ("python: auto\n".encode("utf-16"),
          "1: the file is not UTF-8: invalid start byte\n  → save the file as UTF-8"),
         (b'target: {}\npython: "a\0"',
-         "2: invalid YAML: control characters are not allowed"),
+         "2: not valid YAML: control characters are not allowed"),
     ],
 )  # fmt: skip
 def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message: str) -> None:
@@ -169,7 +171,7 @@ def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message:
     [
         ("{name: a, path: y, requires: [torch==2.6.0]}",
          ("extensions.0.requires.0: the profile installs torch itself: "
-         "remove it here and set torch.version")),
+         "remove torch, set torch.version")),
         ("{name: a, path: y, requires: [a @ https://x.org/a.whl]}",
          ('extensions.0.requires.0: "a @ https://x.org/a.whl" does not have the right form\n'
          '  → write a package and, where it matters, a range: "setuptools>=77,<82"')),
@@ -190,7 +192,7 @@ def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message:
          '  → write a module as Python imports it, such as "simple_knn._C"')),
         ("{name: a, git: --upload-pack=x}", "extensions.0.git: must not start with '-'"),
         ("{name: a, git: 'ext::sh -c x'}",
-         "extensions.0.git: git would run a command for this URL: write an https or ssh URL, or a path"),
+         "extensions.0.git: git would run a command for this URL; write an https or ssh URL"),
         ("{name: a, git: https://x.org/a, ref: --all}",
          "extensions.0.ref: must not start with '-'"),
         ("{name: a, path: y, subdirectory: ../z}",
@@ -209,7 +211,7 @@ def test_invalid_extension_is_refused(tmp_path: Path, extension: str, message: s
     [
         ("source: {git: -u}", "source.git: must not start with '-'"),
         ("source: {git: 'ext::sh'}",
-         "source.git: git would run a command for this URL: write an https or ssh URL, or a path"),
+         "source.git: git would run a command for this URL; write an https or ssh URL"),
         ("source: {ref: -f}", "source.ref: must not start with '-'"),
         ("source: {sha256: abc}", ('source.sha256: "abc" does not have the right form\n'
          "  → write the 64 hexadecimal digits of the file's sha256, in lower case")),

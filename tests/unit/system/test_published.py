@@ -252,7 +252,7 @@ def test_wheel_beyond_retention_limit_is_reported(index: Path, tmp_path: Path) -
     ancient = replace(named[older.name], uploaded="2020-01-01T00:00:00Z")
     package_index_io.write_index(index, TEMPLATES, {**named, older.name: ancient}.values())
     assert list(find_index_problems(index, TEMPLATES, 1)) == [
-        f"files/{older.name} is older than the 1 newest, which publish.keep retains"
+        f"files/{older.name} is older than the 1 newest wheels that publish.keep retains"
     ]
 
 

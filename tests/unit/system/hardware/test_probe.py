@@ -272,7 +272,8 @@ def test_path_without_python_is_refused(asked: str) -> None:
     with pytest.raises(SettingsError) as error:
         interpreters.find_interpreter(asked)
     assert str(error.value) == (
-        f'python: "{asked}" is not a Python that runs on this machine\n  → write a version ("3.12") or a path'
+        f'python: "{asked}" is not a Python that runs on this machine'
+        '\n  → write a version ("3.12") or a path'
     )
 
 
