@@ -78,10 +78,10 @@ def find_usable_workers(
                 obstacles = [(one, _check_icecream(one, *probe)) for one in settings.hosts]
             for worker, obstacle in obstacles:
                 if obstacle:
-                    print_warning(f"{worker.name} is left out of the build: {obstacle}")
+                    print_warning(f"{worker.name} is not used in this build: {obstacle}")
             _usable_workers[key] = tuple(worker for worker, obstacle in obstacles if not obstacle)
             if not _usable_workers[key]:
-                print_warning("no worker can be used: this machine compiles everything")
+                print_warning("no worker can be used, so this machine compiles everything")
         return _usable_workers[key]
 
 
@@ -133,7 +133,7 @@ def _compare_worker(
         except CommandFailedError as error:
             return _explain_probe_failure(error, compiler)
         if object_code != expected:
-            return f"its {compiler} is not the compiler of this machine: the object code differs"
+            return f"its {compiler} generates other object code than the compiler of this machine"
     return ""
 
 
@@ -294,6 +294,6 @@ def _build_log_variables(kind: str, env: Mapping[str, str], log: Path) -> dict[s
     name, level = _LOG_VARIABLES[kind]
     if user_variables := [variable for variable in (name, *level) if variable in env]:
         names = " and ".join(user_variables)
-        print_line(f"compilations per worker are not counted: build.env sets {names}")
+        print_line(f"torchyard cannot count the compilations per worker: build.env sets {names}")
         return {}
     return {name: str(log), **level}

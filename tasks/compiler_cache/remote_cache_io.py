@@ -24,7 +24,7 @@ from tasks.system.output import print_warning
 _CONNECT_TIMEOUT = 2.0  # seconds, with the DNS lookup
 _CHECK_LOCK = threading.Lock()  # extensions build in parallel
 _usable_by_url: dict[tuple[str, str], bool] = {}  # by program and URL
-_USER_CACHE = "the shared cache of your environment variables"
+_USER_CACHE = "in your environment variables"
 
 
 @contextlib.contextmanager
@@ -91,15 +91,16 @@ def disable_failing_cache(cache: CompilerCache, url: str, counts: CacheCounts) -
             return
         _usable_by_url[cache.path, url] = False
     failed = f"{counts.unreached} of {counts.hits + counts.misses} compilations"
-    print_warning(f"{url} failed during the build: {failed} are cached only locally")
+    effect = f"{failed} were cached on this machine only. The build is not affected"
+    print_warning(f"the remote compiler cache {url} failed: {effect}")
 
 
 def _is_usable(cache: CompilerCache, url: str, env: Mapping[str, str]) -> bool:
     with _CHECK_LOCK:
         if (cache.path, url) not in _usable_by_url:
             if obstacle := _find_obstacle(cache, url, env):
-                consequence = "is not used, compilations are cached only locally"
-                print_warning(f"{url} {consequence}: {obstacle}")
+                consequence = "is not used, so compilations are cached on this machine only"
+                print_warning(f"the remote compiler cache {url} {consequence}: {obstacle}")
             _usable_by_url[cache.path, url] = not obstacle
         return _usable_by_url[cache.path, url]
 

@@ -151,7 +151,7 @@ class BuildActivity:
         paused = f"{self.paused} {'compiler is' if self.paused == 1 else 'compilers are'} paused"
         if not self.limit_mib or self.used_mib < _FULL_MEMORY_SHARE * self.limit_mib:
             return f"{paused} until memory is free ({use} in use)" if self.paused else ""
-        note = f", {paused}" if self.paused else "; a lower build.jobs needs less"
+        note = f", {paused}" if self.paused else "; a lower build.jobs uses less"
         return f"memory is full ({use}){note}"
 
     @property

@@ -107,7 +107,7 @@ class JobScheduler:
         elif self.limit and self.jobs and self.jobs < self.limit:
             change = f"running {self.jobs} instead of {self.limit} jobs until the end of this build"
             reason = "the free memory is not sufficient for more"
-            print_line(f"{change}: {reason}. For all, set build.jobs_exact: true")
+            print_line(f"{change}: {reason}. To run all jobs, set build.jobs_exact: true")
         while True:
             try:
                 with MEMORY_MONITOR.observe_memory() as memory, self._join_jobserver() as env:
@@ -152,7 +152,7 @@ class JobScheduler:
             return False
         if not self.jobs and any(log.find_lines(failures, ("old-make",))):
             self.old_make, self.jobs = True, compute_safe_jobs(self.limit)
-            cause = "this build runs a GNU make before 4.4, which does not support the jobserver"
+            cause = "this build runs a GNU make older than 4.4, which has no jobserver support"
             print_warning(f"{cause}. Retrying with build.jobs: {self.jobs}")
             return True
         culprits = out_of_memory.find_killed_outputs(failures, log)
@@ -176,7 +176,7 @@ class JobScheduler:
         if decision.jobs is None:
             if decision.retry:
                 self.tried_again = True
-                cause = f"{compiler} was killed although memory was not short"
+                cause = f"{compiler} was killed, but not for lack of memory"
                 print_warning(f"{cause}. Retrying with the same build.jobs")
             return decision.retry
         self.killed = tuple(dict.fromkeys((*self.killed, *culprits)))
@@ -184,7 +184,7 @@ class JobScheduler:
         self.expected = known | {name: 2 * known.get(name, 0) for name in culprits}
         if not decision.retry:
             cause = f"{compiler} needs more memory than is available ({MEMORY_SLUGS[os.name]})"
-            remedy = "add swap space, or turn off the feature that needs this file"
+            remedy = "add swap space, or disable the feature that compiles this file"
             error.hint = f"{cause}. Close other programs, {remedy}"
             return False
         self.attempts += 1

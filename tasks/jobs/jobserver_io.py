@@ -103,7 +103,7 @@ class Jobserver:
             self._failed = True
             self.at_work = ()  # no samples are taken any more
             error = f"{type(bug).__name__}: {bug}"
-            print_warning(f"the number of jobs is not limited by memory any longer: {error}")
+            print_warning(f"torchyard no longer adapts the number of jobs to the memory: {error}")
             with contextlib.suppress(OSError):  # the lock may be what failed
                 if self.leader_lock.acquire_lead() and not self._unsure:
                     self._withheld = max(self._withheld, self._count_missing_tokens(self.in_use))

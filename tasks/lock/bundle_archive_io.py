@@ -88,8 +88,8 @@ def require_complete_bundle(place: Path, bundle: Bundle) -> None:
     """Raise `SettingsError` for a truncated tar: reading the manifest does not detect it."""
     size, minimum = place.stat().st_size, sum(one.size for one in bundle.files.values())
     if place.is_file() and size < minimum:
-        message = f"the bundle {place} is truncated: it has {size} of at least {minimum} bytes"
-        hint = f"copy it again; or {_CREATE_HINT}"
+        message = f"the bundle {place} is truncated: it has only {size} of at least {minimum} bytes"
+        hint = f"copy the bundle again; or {_CREATE_HINT}"
         raise SettingsError(message, location="offline", hint=hint)
 
 

@@ -126,7 +126,7 @@ class SelectedProfile:
     def require_profile(self) -> Profile:
         """Return the opened profile, or raise `problem` if it cannot be opened."""
         if self.opened is None:
-            raise self.problem or TorchyardError("cannot open the profile", location=self.name)
+            raise self.problem or TorchyardError("the profile is not loaded", location=self.name)
         return self.opened
 
     def read_settings(self) -> LoadedSettings:

@@ -114,9 +114,9 @@ def list_distribution_mistakes(
     if not workers:
         yield ("distribute",), f'{kind} requires build.hosts, such as ["10.0.0.5/8"]'
     if len(workers) < len(hosts):
-        yield ("hosts",), "a host is listed twice"
+        yield ("hosts",), "the same host is listed twice"
     if kind == "icecream" and len(workers) > 1:
-        yield ("hosts",), f"{kind} accepts only one entry, its scheduler, which knows the machines"
+        yield ("hosts",), f"{kind} accepts only one entry: the scheduler, which knows the workers"
     if cache == "sccache":
         yield ("distribute",), f"sccache cannot use {kind}: set build.cache to ccache, auto or off"
 

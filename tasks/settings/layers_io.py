@@ -99,8 +99,8 @@ def _build_environment_tree(environ: Mapping[str, str]) -> Tree:
             continue
         words = name[len(ENV_PREFIX) :].split("__")
         if not all(words):
-            hint = "write TORCHYARD__SECTION__KEY"
-            raise SettingsError("this variable names no key", location=name, hint=hint)
+            hint = "rename the variable to TORCHYARD__SECTION__KEY"
+            raise SettingsError("this variable is no settings key", location=name, hint=hint)
         # Deeper names, such as those in build.env, are the user's and keep their case
         keys = [word.lower() for word in words[:2]] + words[2:]
         branch: Leaf | Tree = tree
@@ -109,7 +109,7 @@ def _build_environment_tree(environ: Mapping[str, str]) -> Tree:
             branch = branch.setdefault(key, {}) if isinstance(branch, dict) else branch
             default = getattr(default, key, None)
         if not isinstance(branch, dict) or keys[-1] in branch:
-            message = f"this variable and another one set {'.'.join(keys)}"
+            message = f"this variable and another variable both set {'.'.join(keys)}"
             raise SettingsError(message, location=name, hint="unset one of the two variables")
         is_switch = isinstance(getattr(default, keys[-1], None), bool)
         value = _SWITCH_WORDS.get(text.lower(), text) if is_switch else text

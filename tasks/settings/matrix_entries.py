@@ -41,8 +41,8 @@ def expand_matrix(matrix: Matrix) -> dict[str, MatrixEntry]:
     ]
     for name, count in Counter(name for name, _ in named_entries).items():
         if count > 1:
-            message = f'{count} builds of the matrix would have the name "{name}"'
-            hint = "remove the duplicates: use the same name for a GPU everywhere"
+            message = f'{count} entries of the matrix have the same name "{name}"'
+            hint = "remove the duplicate entries, and write each GPU in the same way everywhere"
             raise SettingsError(message, location="matrix", hint=hint)
     return dict(named_entries)
 
@@ -52,7 +52,7 @@ def find_matrix_entry(matrix: Matrix, profile: str, name: str) -> MatrixEntry:
     entries = expand_matrix(matrix)
     if name in entries:
         return entries[name]
-    message = f'the matrix of "{profile}" has no "{name}"{format_did_you_mean(name, entries)}'
+    message = f'the matrix of "{profile}" has no entry "{name}"{format_did_you_mean(name, entries)}'
     hint = f"choose one of: {', '.join(entries)}"
     if not entries:
         message, hint = f'the profile "{profile}" has no matrix', "see docs/matrix.md"

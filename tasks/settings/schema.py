@@ -187,7 +187,7 @@ class MatrixCombination(Section, frozen=True):
         structs.force_setattr(self, "gpus", _wrap_single_name(self.gpus))
         super().__post_init__()
         if all(getattr(self, axis) is None for axis in self.__struct_fields__):
-            raise ValueError("name a value of torch, python, cuda or gpus")
+            raise ValueError("set at least one of the keys torch, python, cuda and gpus")
 
 
 class Matrix(Section, frozen=True):

@@ -55,7 +55,7 @@ def explain_invalid_settings(values: Mapping[str, Any], tree: Tree, error: str) 
         if one.keys != problem.keys
     )
     if others:
-        named_others = f"wrong as well: {format_short_list(others, _MAX_OTHER_PROBLEMS)}"
+        named_others = f"other wrong settings: {format_short_list(others, _MAX_OTHER_PROBLEMS)}"
         hint = "; ".join(filter(None, (hint, named_others)))
     message = f"{'.'.join(map(str, problem.keys))}: {message}"
     return SettingsError(message, location=location, hint=hint)
@@ -129,7 +129,7 @@ def _describe_wrong_value(value: Any, variants: Sequence[Any]) -> tuple[str, str
     expected = f"write {' or '.join(dict.fromkeys(map(_describe_type, variants)))}"
     shown = _format_yaml_value(value)
     if value is None:
-        return "it has no value", f"{expected}, or leave the key out"
+        return "this key has no value", f"{expected}, or leave the key out"
     if isinstance(value, str):
         if value in _REMOVED_VALUES:
             return _REMOVED_VALUES[value], ""
@@ -139,7 +139,7 @@ def _describe_wrong_value(value: Any, variants: Sequence[Any]) -> tuple[str, str
             return f"{shown} does not have the right form", PATTERN_HINTS.get(pattern, "")
     accepts_text = any(_describe_type(variant) == "a text" for variant in variants)
     if accepts_text and isinstance(value, YamlNumber | bool | int) and len(variants) == 1:
-        kind = "a number to YAML" if isinstance(value, YamlNumber) else "not a text"
+        kind = "a number in YAML" if isinstance(value, YamlNumber) else "not a text"
         return f"{shown} is {kind}", f'quote it: "{shown}"'
     return f"{shown} is not accepted", expected
 
@@ -180,7 +180,7 @@ def _describe_unknown_key(path: KeyPath, where: str) -> tuple[str, str]:
     known_keys = sorted(key for key, _ in list_fields(section))
     current_name = _RENAMED_KEYS.get(path, str(path[-1]))
     suggestion = format_did_you_mean(current_name, known_keys)
-    return f"unknown key{suggestion}", f"known here: {', '.join(known_keys)}"
+    return f"unknown key{suggestion}", f"the keys of this section are: {', '.join(known_keys)}"
 
 
 def _find_section(annotation: Any) -> Any:
@@ -206,7 +206,7 @@ def describe_unused_variables(names: Iterable[str]) -> Iterator[str]:
         if name.startswith("TORCHYARD_") and not name.startswith((ENV_PREFIX, *_TEST_PREFIXES)):
             nearest = find_nearest_variable(name)
             suggestion = f"; did you mean {nearest}?" if nearest else ""
-            yield f"{name} is set, and nothing reads it{suggestion}"
+            yield f"the variable {name} is set, but torchyard does not read it{suggestion}"
 
 
 def find_nearest_variable(name: str) -> str:

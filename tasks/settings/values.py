@@ -70,14 +70,14 @@ def reject_option(text: str) -> str:
 def check_git_url(text: str) -> str:
     """Return the URL, or raise `ValueError` if git would run a command for it."""
     if text.startswith("ext::") or "\n" in text:
-        raise ValueError("this git URL is not accepted, because git would run a command for it")
+        raise ValueError("git would run a command for this URL; write an https or ssh URL")
     return reject_option(text)
 
 
 def reject_torch(text: str) -> str:
     """Reject torch in a package list: everything is built against the torch of the profile."""
     if re.split(r"[^\w.-]", text)[0].lower() == "torch":
-        raise ValueError("the profile installs torch itself: remove it here and set torch.version")
+        raise ValueError("the profile installs torch itself: remove torch, set torch.version")
     return text
 
 

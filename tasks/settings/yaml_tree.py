@@ -69,15 +69,15 @@ def _compose_node(text: str, name: str) -> yaml.Node | None:
             if isinstance(event, yaml.AliasEvent):
                 line = event.start_mark.line if event.start_mark else 0
                 location = format_location(name, line)
-                hint = "write the value out"
+                hint = "write the value itself instead of the alias"
                 raise SettingsError("a YAML alias is not accepted", location=location, hint=hint)
         node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     except yaml.reader.ReaderError as error:
         location = format_location(name, text.count("\n", 0, error.position))
-        raise SettingsError(f"not readable as YAML: {error.reason}", location=location) from error
+        raise SettingsError(f"not valid YAML: {error.reason}", location=location) from error
     except yaml.MarkedYAMLError as error:
         location = format_location(name, error.problem_mark.line) if error.problem_mark else name
-        raise SettingsError(f"not readable as YAML: {error.problem}", location=location) from error
+        raise SettingsError(f"not valid YAML: {error.problem}", location=location) from error
     return node
 
 
@@ -108,7 +108,7 @@ def _list_mapping_pairs(node: yaml.MappingNode, name: str) -> list[tuple[str, ya
             raise SettingsError("a key must be a plain word", location=location)
         if key in pairs:
             hint = "keep one of them"
-            raise SettingsError(f'the key "{key}" is there twice', location=location, hint=hint)
+            raise SettingsError(f'the key "{key}" occurs twice', location=location, hint=hint)
         pairs[key] = child
     return list(pairs.items())
 
@@ -157,7 +157,7 @@ def rename_old_keys(tree: Tree) -> Iterator[str]:
         if isinstance(subtree, dict) and isinstance(leaf := subtree.get(key), Leaf):
             del subtree[key]
             subtree.setdefault(new.partition(".")[2], leaf)
-            yield f"{leaf.location}: {old} is now {new}; the next release will not read {old}"
+            yield f"{leaf.location}: rename {old} to {new}; the next release will not read {old}"
 
 
 def merge_tree(into: Tree, tree: Tree) -> None:

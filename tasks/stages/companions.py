@@ -95,7 +95,7 @@ def _resolve_library(name: str, choice: Resolution, knowledge: Knowledge) -> Com
         reason = f"made for {torch}, on the same index"
         return Companion(name, "wheel", reason, requirement, choice.index)
     if specifier and choice.strategy == "existing" and _is_official_torch(choice):
-        reason = f"made for {torch}, which is an official build by its version"
+        reason = f"made for {torch}, whose version is that of an official build"
         index = _find_companion_index(choice, knowledge)
         return Companion(name, "wheel", reason, requirement, index)
     if wheel := _find_independent_wheel(name, choice, knowledge):
@@ -109,7 +109,7 @@ def _resolve_library(name: str, choice: Resolution, knowledge: Knowledge) -> Com
     version = specifier.removeprefix("==")
     reason = f"official wheels of {name} are made for the official torch"
     if choice.strategy == "existing":
-        reason = f"{torch} is not an official build by its version"
+        reason = f"{torch} does not have the version of an official build"
     return Companion(name, "git", reason, ref=f"v{version}", version=version)
 
 

@@ -147,7 +147,7 @@ class Console:
             advice = f"after {elapsed}; to continue, run the same command again"
             self._write_status_line("Interrupted", advice, style="1;33")
         elif self.failed:
-            suffix = "; what was built before is still there" if self._has_built else ""
+            suffix = "; the finished stages are kept" if self._has_built else ""
             self._write_status_line("Stopped", f"after {elapsed}{suffix}", style="1;31")
         elif self.ran:
             self._write_status_line("Finished", f"in {elapsed}")

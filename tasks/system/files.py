@@ -212,7 +212,7 @@ def remove_owned(path: PurePath) -> None:
         return
     is_single = _is_link(target) or target.is_file()
     if not is_owned(target.parent if is_single else target):
-        message = "torchyard did not create this, so it will not remove it"
+        message = "torchyard does not remove this path: torchyard did not create it"
         raise NotOwnedError(message, location=str(target))
     if is_single:
         _remove_file_or_link(target)
@@ -224,7 +224,7 @@ def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, .
     """Empty a folder, deleting the entries `first` first; keep its CACHEDIR.TAG, lock and `but`."""
     path = Path(folder)
     if not is_marked(path):
-        message = "torchyard did not create this folder, so it will not delete its contents"
+        message = "torchyard does not empty this folder: torchyard did not create it"
         raise NotOwnedError(message, location=str(path))
     preserved = {path / name for name in (TAG, _LOCK_FILE, _HOLDER_FILE, *but)}
 

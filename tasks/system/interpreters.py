@@ -75,7 +75,7 @@ def _find_base_python() -> str:
 
 
 def _build_python_error(requested: str) -> SettingsError:
-    message = f'"{requested}" is not a Python that runs here'
+    message = f'"{requested}" is not a Python that runs on this machine'
     return SettingsError(message, location="python", hint='write a version ("3.12") or a path')
 
 

@@ -189,7 +189,7 @@ def _select_digests(installed: InstalledPackage, listed: Mapping[str, Any]) -> t
     hashes = (artifact.get("hashes", {}) for artifact in compatible or sdists or wheels)
     digests = {entry["sha256"] for entry in hashes if "sha256" in entry}
     if not digests:
-        hint = "ask the owner of the index for sha256 digests, or build without a lock: lock: false"
+        hint = "ask the owner of the index for sha256 digests, or set lock: false"
         raise TorchyardError(f"the index lists no sha256 for {installed.pin}", hint=hint)
     return tuple(sorted(digests))
 

@@ -41,7 +41,7 @@ def declare_native_function(name: str, *arguments: Any) -> Callable[..., int]:
 
     def check_status(status: int, *_: object) -> int:
         if status < 0:
-            raise OSError(f"{name} failed with status {status & _WAIT_FAILED:#x}")
+            raise OSError(f"the Windows call {name} failed (status {status & _WAIT_FAILED:#x})")
         return status
 
     function = getattr(_ntdll, name)

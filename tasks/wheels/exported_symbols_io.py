@@ -58,7 +58,7 @@ def _read_elf_symbols(stream: BinaryIO) -> set[bytes]:
     with open_elf(stream) as elf:
         table = next(elf.iter_sections("SHT_DYNSYM"), None)
         if table is None or elf.elfclass != 64:
-            raise ValueError("the library has no 64-bit dynamic symbols")
+            raise ValueError("this is not a 64-bit library, or it has no dynamic symbol table")
         names = elf.get_section(table["sh_link"]).data()
         entry = "<IBBH16x" if elf.little_endian else ">IBBH16x"
         # Elf64_Sym: name, info, other, section, value, size. pyelftools is too slow: 40 µs for
@@ -78,7 +78,7 @@ def _read_archive_symbols(stream: BinaryIO) -> set[bytes]:
     """Return the symbols that the first linker member of an archive lists."""
     header = stream.read(_LINKER_MEMBER_HEADER)
     if not (header.startswith(b"/ ") and header.endswith(b"`\n")):
-        raise ValueError("the archive has no list of symbols")
+        raise ValueError("this import library does not begin with a list of symbols")
     size = int(header[48:58])
     member = stream.read(size)
     (count,) = struct.unpack_from(">I", member)  # followed by an offset of 4 bytes for each symbol

@@ -71,7 +71,7 @@ def _build_uv_cache(present: bytes, new: Path) -> bytes:
     new_time = status.st_mtime_ns if sys.platform == "win32" else status.st_ctime_ns
     old_time = recorded["secs_since_epoch"] * 10**9 + recorded["nanos_since_epoch"]
     if _format_uv_timestamp(old_time) != present:
-        raise ValueError("uv_cache.json has an unknown format")
+        raise ValueError("this uv writes uv_cache.json in an unknown format")
     return _format_uv_timestamp(new_time)
 
 

@@ -95,7 +95,7 @@ def yank_file(indexed: Mapping[str, IndexFile], filename: str, reason: str) -> d
     """Return the files with `filename` yanked for `reason`, or no longer yanked if it is ""."""
     if filename not in indexed:
         near = difflib.get_close_matches(filename, indexed, n=3, cutoff=0.0)
-        hint = f"name one of these wheels: {', '.join(near)}" if near else "run: doit publish"
+        hint = f"choose one of these wheels: {', '.join(near)}" if near else "run: doit publish"
         raise TorchyardError(f"{filename} is not in the index", hint=hint)
     return {**indexed, filename: replace(indexed[filename], yanked=reason)}
 
@@ -130,7 +130,7 @@ def read_pending_removals(index: PurePath) -> dict[str, str]:
     try:
         return {str(k): str(v) for k, v in json.loads(path.read_text("utf-8")).items()}
     except (ValueError, AttributeError):
-        print_warning(f"cannot read {path}: wheels that no page lists are kept one more day")
+        print_warning(f"cannot read {path}, so wheels that no page lists are kept one more day")
         return {}
 
 
@@ -157,7 +157,7 @@ def find_index_problems(index: PurePath, templates: PurePath, newest: int | None
         yield f"no page lists files/{name}"
     retained = {file.filename for file in select_retained(indexed.values(), newest)}
     for name in sorted(indexed.keys() - retained):
-        yield f"files/{name} is older than the {newest} newest, which publish.keep retains"
+        yield f"files/{name} is older than the {newest} newest wheels that publish.keep retains"
 
 
 # user@host:path, as in ssh and rsync; a Windows drive has no @

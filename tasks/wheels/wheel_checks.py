@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _KERNEL_LIBRARY = "/libtorch_cuda."  # the library of torch that contains code for each GPU target
 _MAX_LISTED = 4  # names per line
 _REBUILD_HINT = "to build the wheel again, run: doit clean, then doit build"
-_FETCH_HINT = "get the wheel again from its source"
+_FETCH_HINT = "download or copy the wheel again"
 _Outcome = tuple[CheckStatus, str, str]  # status, detail, remedy
 
 

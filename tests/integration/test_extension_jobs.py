@@ -221,7 +221,7 @@ def test_a_build_with_an_old_make_in_it_goes_on_with_a_number(
     (tmp_path / "place").write_text("all:\n\t@true\n")
     job = yard.extension(extension, CC=compiler(tmp_path, MAKES))
     built(job)
-    assert "this build runs a GNU make before 4.4" in capsys.readouterr().out
+    assert "this build runs a GNU make older than 4.4" in capsys.readouterr().out
     first, then = environments_of(extension)
     assert "fifo" in first["MAKEFLAGS"]
     assert "MAKEFLAGS" not in then
@@ -236,6 +236,6 @@ def test_compile_with_an_old_make_in_it_goes_on_with_a_number(
     text = MAKES.replace('*" -c "*', '*" -c "*/aten/*').replace("exec cc", "exec c++")
     job = yard.job(jobs="auto", env={"CXX": compiler(tmp_path, text)})
     action.run(job)
-    assert "this build runs a GNU make before 4.4" in capsys.readouterr().out
+    assert "this build runs a GNU make older than 4.4" in capsys.readouterr().out
     (run,) = build_history_io.read_history(job.runs)
     assert 1 <= run["jobs"] <= MOST

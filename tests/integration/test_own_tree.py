@@ -32,7 +32,7 @@ def test_a_pull_that_moves_version_txt_renames_the_wheel_and_compiles_nothing(
     head = _is_called(tree, "2.15.0a0")
     out = yard.must("build")
     assert yard.manifest("wheel")["version"] == f"2.15.0a0+cpu.g{head[:7]}"
-    assert "installed what changed: 1 file\n" in out  # torch/version.py
+    assert "installed only the changes: 1 file\n" in out  # torch/version.py
     assert yard.manifest("deps") == deps
     after = made(tree / "build")
     assert {name for name in after if after[name] != before.get(name)} <= {

@@ -40,7 +40,7 @@ def test_what_one_machine_compiled_serves_the_other_and_without_redis_each_has_i
     changed.write_text(changed.read_text(encoding="utf-8") + "int more;\n", encoding="utf-8")
     with kept_port() as nobody:
         out = bob.build(f"redis://:hunter2@127.0.0.1:{nobody}")
-    assert out.count("is not used, compilations are cached only locally") == 1
+    assert out.count("is not used, so compilations are cached on this machine only") == 1
     assert bob.last()["cache"]["misses"] == 1
     folders = (tmp_path / "alice" / "checkout" / "build", bob.yard.folder / "build")
     kept = [path for folder in folders for path in folder.rglob("*") if path.is_file()]

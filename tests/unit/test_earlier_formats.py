@@ -85,7 +85,7 @@ def test_renamed_key_is_read_with_a_warning_that_names_the_new_one(
     assert loaded.settings.build.auto_fix
     (warning,) = loaded.warnings
     place = "config/local.yaml:2" if local else "TORCHYARD__BUILD__HEAL"
-    assert warning.startswith(f"{place}: build.heal is now build.auto_fix")
+    assert warning.startswith(f"{place}: rename build.heal to build.auto_fix")
     assert "build.auto_fix" in loaded.origin
 
 

@@ -105,7 +105,7 @@ def test_matrix_without_variation_has_no_entries() -> None:
 
 
 def test_one_gpu_under_two_names_is_refused() -> None:
-    with pytest.raises(SettingsError, match='2 builds of the matrix would have the name "rtx5090"'):
+    with pytest.raises(SettingsError, match='2 entries of the matrix have the same name "rtx5090"'):
         names(gpus=["RTX 5090", "RTX5090"])
 
 
@@ -136,10 +136,10 @@ def test_entry_overrides_all_settings_and_states_its_origin(yard: Path) -> None:
     [
         (
             "mine@torch2.14.1-cu132-sm12",
-            'has no "torch2.14.1-cu132-sm12"; did you mean "torch2.14.',
+            'has no entry "torch2.14.1-cu132-sm12"; did you mean "torch2.14.',
         ),
-        ("mine@", 'the matrix of "mine" has no ""'),
-        ("mine@../../etc", 'has no "../../etc"'),
+        ("mine@", 'the matrix of "mine" has no entry ""'),
+        ("mine@../../etc", 'has no entry "../../etc"'),
         ("quickstart@cpu", 'there is no profile "quickstart"'),
     ],
 )

@@ -27,8 +27,8 @@ _SETTING_NAMES = {
     "toolchain.python": "the interpreter",
     "toolchain.python_version": "the version of Python",
     "toolchain.tree": "the source tree",
-    "toolchain.ninja": "the Ninja of the folder",
-    "toolchain.release": "the release of the tree",
+    "toolchain.ninja": "the Ninja of the build folder",
+    "toolchain.release": "the release of the source tree",
     "unfinished": "the last configure",
 }
 _ABSOLUTE_PATH = re.compile(r"/|[A-Za-z]:[\\/]")

@@ -121,7 +121,7 @@ def wipe_build_folder(folder: PurePath, decision: FolderDecision) -> None:
 
 def _create_unmanaged_error(folder: PurePath, change: str) -> TorchyardError:
     return TorchyardError(
-        f"torchyard did not create this build folder, and a change needs a new one: {change}",
+        f"a change needs an empty build folder, but torchyard did not create this one: {change}",
         location=str(folder),
         hint="undo the change, or remove the folder (everything is then compiled again): "
         f"python -c \"import shutil; shutil.rmtree(r'{folder}')\"",
@@ -139,7 +139,7 @@ def require_cmake_values(
         raise TorchyardError(
             f"CMake did not apply these settings: {'; '.join(details)}",
             location=str(Path(folder) / "CMakeCache.txt"),
-            hint="read the cause in the log of the compile stage. Then change the setting, or "
+            hint="find the cause in the log of the compile stage. Then change the setting, or "
             "install what CMake did not find",
         )
 

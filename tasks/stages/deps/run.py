@@ -125,8 +125,8 @@ def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
     if job.toolkit_provider != "pypi":
         if version := host_probe.read_nvcc_version(Path(job.toolkit_home)):
             return CudaHome(job.toolkit_home, version, ())
-        message = "the CUDA toolkit of this profile's plan is missing"
-        hint = "install it again, or plan with what is installed now: doit doctor --accept"
+        message = "the CUDA toolkit that this profile was planned with is missing"
+        hint = "install the toolkit again, or use what is installed now: doit doctor --accept"
         raise MissingToolError(message, location=job.toolkit_home, hint=hint)
     site = environments.find_site_packages(python)
     if job.existing:

@@ -79,7 +79,7 @@ BUILD_PYTHON_ONLY BUILD_LAZY_TS_BACKEND BUILD_CAFFE2 BUILD_JNI
 """,
 }
 _UNSET_REASONS = {name: why for why, names in _UNSET_VARIABLES.items() for name in names.split()}
-MAX_JOBS_REASON = "for manual builds: what fits into memory (torchyard uses the free memory)"
+MAX_JOBS_REASON = "for builds that you start: the jobs that fit into the memory of this machine"
 _LAUNCHER_REASON = "runs the compiler cache or the distributed compilation before the compiler"
 _CACHE_REASON = "gives cache hits in other folders and checkouts"
 _CACHE_SIZE_REASON = "the maximum size of the compiler cache"
@@ -96,8 +96,8 @@ SET_REASONS = {
     "CUDA_HOME": "the toolkit of this profile, for cpp_extension",
     "CUDA_PATH": "the toolkit of this profile, for CMake and nvcc on Windows",
     "CUDACXX": "the nvcc of this profile, for CMake",
-    "TORCH_CUDA_ARCH_LIST": "the targets, as torch reads them",
-    "CUDAARCHS": "the targets, as CMake reads them",
+    "TORCH_CUDA_ARCH_LIST": "the GPU targets, in torch's notation",
+    "CUDAARCHS": "the GPU targets, in CMake's notation",
     "CL": "options of cl.exe that this toolkit and torch need",
     "NVCC_APPEND_FLAGS": "options of nvcc that this toolkit and torch need",
     "USE_CUDA": "whether torch is built with CUDA",
@@ -112,11 +112,11 @@ SET_REASONS = {
     "CMAKE_BUILD_RPATH_USE_ORIGIN": "the wheel has the same bytes in every build folder",
     "CMAKE_PREFIX_PATH": "MKL is installed as Python packages in this environment",
     "BLAS": "set by build.blas",
-    "CCACHE_NAMESPACE": "separates objects by nvcc's flag variables, which ccache ignores",
-    "CCACHE_DISABLE": "build.cache is off, and a folder may have been configured with ccache",
+    "CCACHE_NAMESPACE": "separates cached objects by nvcc's flag variables, which ccache ignores",
+    "CCACHE_DISABLE": "disables ccache in build folders that were configured with it",
     "CCACHE_MAXSIZE": _CACHE_SIZE_REASON,
     "SCCACHE_CACHE_SIZE": _CACHE_SIZE_REASON,
-    "CCACHE_SLOPPINESS": "disables checks that cost hits and find nothing here",
+    "CCACHE_SLOPPINESS": "disables checks that cost cache hits and find nothing in builds",
     "CCACHE_BASEDIR": _CACHE_REASON,
     "SCCACHE_BASEDIRS": _CACHE_REASON,
     "CCACHE_ABSSTDERR": "compiler messages keep absolute paths",
@@ -284,7 +284,7 @@ def create_environment(
     for name, folder in ((name, folder) for name, row in prepend.items() for folder in row):
         if separator in folder:
             raise TorchyardError(
-                f'{name} cannot contain this folder: "{separator}" separates its folders',
+                f'{name} cannot contain this folder, because "{separator}" separates folders',
                 location=folder,
                 hint="move the checkout or the toolkit to a folder without this character",
             )

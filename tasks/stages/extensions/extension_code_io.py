@@ -147,7 +147,7 @@ def build_missing_code_error(job: ExtensionJob) -> BadArtifactError:
     """Return the error for a wheel that must contain device code but has none."""
     project, place = locate_project(job), f"extensions ({job.name})"
     sources = [path.as_posix() for path in source_trees.find_kernels(job.tree / job.subdirectory)]
-    has_sources = f"its source has {format_short_list(sources, 2)}"
+    has_sources = f"its source contains {format_short_list(sources, 2)}"
     reason = has_sources if sources else f"{place}.cuda is required"
     return BadArtifactError(
         f"{job.name} was built without device code, but {reason}",
@@ -165,11 +165,11 @@ def _list_code_hints(job: ExtensionJob, project: Project) -> Iterable[str]:
     if forced != "1" and "FORCE_CUDA" in cuda_variables:
         yield f'set {place}.env: {{FORCE_CUDA: "1"}}'
     elif project.find_line(_GPU_CHECK):
-        yield f"change this line, which checks for a GPU, with a patch ({place}.patches)"
+        yield f"remove the check for a GPU in this line with a patch ({place}.patches)"
         yield "build on a machine with a GPU"
     others = [name for name in cuda_variables if name not in ("FORCE_CUDA", *job.env)]
     if others:
-        yield f"set in {place}.env what setup.py reads: {format_short_list(others, 3)}"
+        yield f"set variables that setup.py reads in {place}.env: {format_short_list(others, 3)}"
     yield f"set {place}.cuda: none if the extension needs no CUDA code"
 
 
@@ -180,9 +180,9 @@ def _require_targets(job: ExtensionJob, name: str, code: MachineCode, maker: str
         archs = ", ".join(map(str, sorted(code.cubins))) or "no arch"
         place, targets_text = f"extensions ({job.name})", ", ".join(map(str, sorted(missing)))
         raise BadArtifactError(
-            f"{name} holds code for {archs}, but none that runs on {targets_text}",
+            f"{name} contains code for {archs}, but no code that runs on {targets_text}",
             location=place,
-            hint="set git and ref in extensions to build it: no official wheel has this code"
+            hint="set git and ref in extensions to build from source: no wheel has this code"
             if job.kind == "wheel"
             else f"remove the archs from setup.py with a patch ({place}.patches)",
         )
@@ -246,7 +246,7 @@ class ArchGuard:
             archs = ", ".join(map(str, sorted(code.cubins | code.ptx)))
             self.error = TorchyardError(
                 f"torchyard stopped the build: {self.job.name} compiles for {archs}, "
-                f"not for {', '.join(missing)} (target.gpus)",
+                f"not for {', '.join(missing)}, which target.gpus requires",
                 location=project.find_line(_ARCH_SETTING) or f"extensions ({self.job.name})",
                 hint="\n  → ".join(_list_arch_hints(self.job, project)),
             )

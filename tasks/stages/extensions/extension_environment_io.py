@@ -165,8 +165,8 @@ def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
             raise TorchyardError(
                 f"{names} installs another torch, and {job.name} would be built against that torch",
                 location=f"extensions ({job.name}).requires",
-                hint="remove from requires what needs torch. Add it to extensions or companions, "
-                f"and its name to the key after of {job.name}",
+                hint="move packages that need torch from requires to extensions or companions. "
+                f"Add their names to extensions ({job.name}).after",
             )
 
 
@@ -179,7 +179,7 @@ def _install_runtime_requirements(
         installer.install_locked(job.locked)
     names = ", ".join(missing := _find_missing(requirements, deps, None))
     if missing and deps.overlay is not None:
-        print_warning(f"{job.name} requires {names}: install this for {deps.python}")
+        print_warning(f"{job.name} requires {names}: install this in {deps.python} with pip")
     elif missing:
         show_progress(f"installing {names}")
         # keep the versions of torch, the toolkit, and the packages that other running builds use

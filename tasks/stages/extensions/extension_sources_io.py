@@ -51,7 +51,7 @@ def _read_pin(job: ExtensionJob, file: Path) -> str:
     if file.is_file():
         return file.read_text(encoding="utf-8").strip()
     raise errors.TorchyardError(
-        f"PyTorch's source tree does not pin {job.name}",
+        f"PyTorch's source tree does not state which {job.name} it needs",
         location=str(file),
         hint=f"remove {job.name} from companions, and install a version that fits this tree",
     )
@@ -169,7 +169,7 @@ def _fetch_sdist(
     artifact = files.read_artifact(sdist)
     if job.sha256 and artifact.sha256 != job.sha256:
         raise errors.BadArtifactError(
-            f"{artifact.name} has sha256 {artifact.sha256}, but the settings have {job.sha256}",
+            f"{artifact.name} has sha256 {artifact.sha256}, but the settings require {job.sha256}",
             location=f"extensions ({job.name}).sha256",
             hint=f"if this file is the right one, set sha256: {artifact.sha256}; otherwise find "
             "out why it changed",

@@ -36,7 +36,7 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
             return prerequisite
         suggestion = format_did_you_mean(name, (one for one in after if one != of))
         raise SettingsError(
-            f'{of} comes after "{name}", which is not in this profile{suggestion}',
+            f'{of} is built after "{name}", which is not in this profile{suggestion}',
             location=f"extensions ({of}).after",
             hint=f"add {name} to extensions or companions, or remove it from after",
         )
@@ -48,7 +48,7 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
         TopologicalSorter(before).prepare()
     except CycleError as error:
         raise SettingsError(
-            f"the order of the extensions is a cycle: {' after '.join(error.args[1])}",
+            f"the build order of the extensions is a cycle: {' after '.join(error.args[1])}",
             location=f"extensions ({error.args[1][0]}).after",
             hint="remove one of these names from the key after",
         ) from error

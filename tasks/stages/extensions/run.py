@@ -130,7 +130,7 @@ def run(job: ExtensionJob) -> tuple[BuiltExtension]:
         statement_path = wheelhouse_io.resolve_statement_path(job.layout.wheelhouse / artifact.name)
         files.write_atomic(statement_path, format_canonical_json(statement))
     for name, kinds in library_archs.items():
-        print_line(f"{Path(name).name} holds code for {', '.join(kinds)}")
+        print_line(f"{Path(name).name} contains code for {', '.join(kinds)}")
     files.remove_owned(unpacked.parent)
     site = environments.find_site_packages(deps.python)
     built = BuiltExtension(
@@ -181,5 +181,5 @@ def _find_unreachable_reason(job: ExtensionJob) -> str:
 
 def _report_unreachable(job: ExtensionJob, why: str) -> BuiltExtension:
     print_warning(f"{job.name} was not built: {why}")
-    print_line("the extension is optional: the build continues, and the next one tries it again")
+    print_line("this extension is optional: the build continues; the next build tries it again")
     return BuiltExtension(job.name, "unreachable", {job.kind: redact_secrets(job.location)})

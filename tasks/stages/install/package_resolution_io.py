@@ -58,7 +58,7 @@ def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
     wheels = [_find_wheel(job, torch.artifact, "wheel")]
     for name, manifest in job.extensions.items():
         if job.partial and not Path(manifest).is_file():
-            print_warning(f"{name} was not built; the others are installed (install.partial)")
+            print_warning(f"{name} was not built; only the others are installed (install.partial)")
             continue
         built = manifests.read_manifest(manifest, BuiltExtension)
         if built.artifact:
@@ -95,7 +95,7 @@ def require_compatible_target(target: TargetEnvironment, wheels: Iterable[Select
     for wheel in wheels:
         if not {str(tag) for tag in wheel.tags} & set(info.tags):
             tags, python = ", ".join(sorted(map(str, wheel.tags))), target.python
-            message = f"{wheel.path.name} is for {tags}, and {python} requires {info.tags[0]}"
+            message = f"{wheel.path.name} is for {tags}, but {python} requires {info.tags[0]}"
             built_for = f"set python: {python}, so that the wheels are built for it"
             hint = f"{built_for}, or set {KEY} to another Python"
             raise BadArtifactError(f"{message}; nothing was changed", location=KEY, hint=hint)
@@ -111,8 +111,8 @@ def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) 
     for one in target.info.distributions:
         if one.name.lower() == "torch" and (one.installer == "conda" or has_conda_torch):
             yield (
-                f"conda installed torch {one.version} and does not know that another one replaces "
-                "it: conda install and conda update may mix the files of both. To remove conda's "
+                f"conda does not know that its torch {one.version} is replaced by another torch: "
+                "conda install and conda update may mix the files of both. To remove conda's "
                 "torch, run: doit restore --yes, conda remove --force pytorch, doit build"
             )
     if target.info.user_torch:
@@ -132,7 +132,7 @@ def describe_conflicts(info: EnvironmentInfo, coming: Mapping[str, str]) -> Iter
                 continue
             requirement.marker = None  # the marker was evaluated above
             if not requirement.specifier.contains(version, prereleases=True):
-                hint = f"; its import may fail, set companions: [{one.name}] in config/local.yaml"
+                hint = f"; if it fails to import, set companions: [{one.name}] in config/local.yaml"
                 yield (
                     f"{one.name} {one.version} requires {requirement}, but {version} is installed"
                     f"{hint if package in get_args(CompanionName) else ''}"
@@ -249,8 +249,8 @@ def resolve_install(
         try:
             needs = resolve_requirements(pinned, [requirement, *extra], reinstalled)
         except TorchyardError as error:
-            missing = f"{', '.join(extra)}, which cannot be installed"
-            print_warning(f"the extensions require {missing}: {error.message}")
+            missing = ", ".join(extra)
+            print_warning(f"cannot install {missing}, which extensions require: {error.message}")
     return {**{name: version for name, version in needs.items() if name not in built}, **new_wheels}
 
 
@@ -276,4 +276,4 @@ def _list_missing_requirements(
             yield requirement
         elif wheel_requirements_io.find_missing_requirements([requirement], installed):
             kept = f"{name} {installed[name]}"
-            print_warning(f"{wheel.name} requires {requirement}, but {kept} is not replaced")
+            print_warning(f"{wheel.name} requires {requirement}, but {kept} stays installed")

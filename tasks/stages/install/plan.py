@@ -24,8 +24,8 @@ def plan(
     """
     into = settings.install.into or ""
     if choice.strategy == "existing":
-        kept = f"torch.strategy: existing keeps the torch of {choice.python.path}"
-        message = f"{kept}, and makes no wheel for another environment"
+        kept = f"torch.strategy: existing uses the torch of {choice.python.path}"
+        message = f"{kept}, so there is no wheel to install into another environment"
         hint = "set install.into: null (extensions are installed into that interpreter anyway), "
         hint += "or torch.strategy: prebuilt"
         raise SettingsError(message, location="install.into", hint=hint)

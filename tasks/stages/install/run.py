@@ -114,7 +114,7 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
     for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
         if name in manifest.prepend:
             paths = ":".join(manifest.prepend[name])
-            print_line(f"the import needs {name}={paths}: set it in this environment, too")
+            print_line(f"torch needs {name}={paths}: set this variable in the environment, too")
 
 
 def _check_import_failures(

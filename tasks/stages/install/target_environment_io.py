@@ -231,7 +231,7 @@ def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
         for row in wheel_record.parse_record((info / "RECORD").read_text(encoding="utf-8")):
             path = _resolve_below_prefix(staged, info.parent, row.path)
             if path is None or not (staged / path).is_file():
-                message = f"the RECORD of {owner} lists {row.path}, and this file is missing"
+                message = f"the RECORD of {owner} lists {row.path}, but this file is missing"
                 hint = "build or download this wheel again: its RECORD is wrong"
                 raise TorchyardError(message, location=str(info / "RECORD"), hint=hint)
             file, digest = staged / path, wheel_record.convert_to_hex(row.digest)

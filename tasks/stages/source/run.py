@@ -75,7 +75,7 @@ def _update_clone(job: SourceJob) -> None:
     else:
         others = _find_in_other_builds(job, "pytorch")
         if reference := clones.copy_reference_clone(job.tree, job.location, others):
-            print_line(f"reused the git objects of {reference}: only the others are fetched")
+            print_line(f"reused the git objects of {reference}: git fetches only the missing ones")
     ref = job.checkout_ref
     try:
         clones.clone_at_ref(job.location, ref, job.tree, job.submodules, job.mirrors, job.log)
@@ -139,8 +139,8 @@ def _require_pytorch(job: SourceJob) -> None:
     if job.kind != "path" and release:
         print_warning(
             f"torch.version is {job.release}, but {source_checks_io.VERSION_FILE} of this tree "
-            f"says {release}. The wheel gets the version {job.release}. To change this, "
-            f'set torch.version: "{release}"'
+            f"says {release}. The wheel gets the version {job.release}. To build "
+            f'{release} instead, set torch.version: "{release}"'
         )
 
 

@@ -64,9 +64,7 @@ def check_source_settings(settings: Settings, root: Path) -> None:
         _check_tarball(source.tarball, source.sha256, root)
     elif settings.torch.strategy == "source" and not source.git:
         hint = "set source.git, source.path or source.tarball"
-        raise SettingsError(
-            "no setting names the source tree to build", location="source", hint=hint
-        )
+        raise SettingsError("the source tree to build is not set", location="source", hint=hint)
     if missing := next((one for one in source.patches if not (root / one).is_file()), None):
         message, key = f"this patch does not exist: {root / missing}", "source.patches"
         raise SettingsError(message, location=key, hint=f"correct the path in {key}")

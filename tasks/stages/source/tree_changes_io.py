@@ -77,7 +77,7 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[s
             local_changes.can_apply_patch(tree, patch) or local_changes.is_as_committed(tree, patch)
         ):
             if digest in requested:
-                print_line(f"applying a patch of this profile again: {tree} no longer contains it")
+                print_line(f"applying a patch of this profile again, which {tree} lost")
             _write_patch_record(tree, state, series[:number])
             return
 
@@ -191,6 +191,6 @@ def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Itera
     changed = {*clones.list_changed_submodules(job.tree)} if job.submodules else set()
     if names := sorted(changed - {*stale}):
         yield (
-            f"kept submodules at another commit than the tree records: {', '.join(names)} "
-            f"(to update them: git -C {job.tree} submodule update)"
+            f"kept the commits that you checked out in these submodules: {', '.join(names)}. For "
+            f"the commits that the tree records, run git -C {job.tree} submodule update"
         )

@@ -88,7 +88,7 @@ def collect_probe_output(
         missing = next((name for name in (*_FIRST_LINES, *remaining) if name not in results), None)
         no_torch = lines.get("import", {}).get("status") == "failed" or missing == "import"
         if missing is not None and not (no_torch and "import" in results):
-            failure = run.failure or "the probe ended without a result"
+            failure = run.failure or "the check program ended without a result"
             crashes[missing] = replace(run, failure=failure)
             hung += run.hung
         elif run.failure and missing is None:
@@ -110,7 +110,7 @@ def build_probe_check(name: str, output: ProbeOutput) -> ValidationResult:
         return ValidationResult(name, status, line["detail"], line["remedy"])
     if crash := output.crashes.get(name):
         return ValidationResult(name, "failed", crash.failure)
-    reason = output.stop_reason or "the probe ended before this check"
+    reason = output.stop_reason or "the check program ended before this check"
     return ValidationResult(name, "not run", reason)
 
 
@@ -157,7 +157,7 @@ def fail_without_cuda(
 
     The check named "cuda" fails even if it was not requested: checks on the CPU prove nothing.
     """
-    detail = f"torch has no CUDA: another installation replaced torch for CUDA {cuda}"
+    detail = f"torch has no CUDA: another installation replaced the torch for CUDA {cuda}"
     remedy = f"install torch again: {build_command}"
     failure = ValidationResult("cuda", "failed", detail, remedy, "cpu-only-torch")
 
@@ -191,7 +191,7 @@ def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationRe
             detail = "; ".join(part.detail for part in matches)
             remedy = next((part.remedy for part in matches if part.remedy), "")
             return ValidationResult(name, matches[0].status, detail, remedy)
-    return ValidationResult(name, "not run", "no library to check")
+    return ValidationResult(name, "not run", "the package contains no library to check")
 
 
 def select_checks(

@@ -55,7 +55,8 @@ def run_probe(
 
     def run_remaining_checks(remaining: Sequence[str]) -> ProbeRun:
         argv = build_probe_command(job, wheel, built, gpu_count, remaining)
-        return _run_program(Command(argv, env, "the probe", log=job.log, timeout=job.timeout))
+        command = Command(argv, env, "the check program", log=job.log, timeout=job.timeout)
+        return _run_program(command)
 
     return check_results.collect_probe_output(run_remaining_checks, _list_probe_checks(job, built))
 
@@ -175,7 +176,7 @@ def _find_skip_reason(
     if output.stop_reason == GPU_HUNG or hung >= check_results.MAX_HANGS:
         return GPU_HUNG
     reason = output.no_gpu_reason
-    return "the probe ended before the search for a GPU" if reason is None else reason
+    return "the check program ended before the search for a GPU" if reason is None else reason
 
 
 def check_cpp_program(

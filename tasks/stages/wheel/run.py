@@ -278,7 +278,7 @@ def _update_torch(
     update = WheelUpdate(unmodified_wheel, stored, places, wheel, scratch, deps.python, job.log)
     count = update_installed_wheel(update)
     if count is not None:
-        print_line(f"installed what changed: {count:,} file{'s' if count != 1 else ''}")
+        print_line(f"installed only the changes: {count:,} file{'s' if count != 1 else ''}")
     return count is not None
 
 
@@ -299,7 +299,7 @@ def require_torch_import(job: model.BuiltJob, python: str, version: str) -> None
         print_warning(f"torch {version} was installed but not imported: {result.problem}")
     elif error := result.error:
         message = f"torch {version} was installed but does not import: {result.problem}"
-        cause = "read the traceback in that log and remove the cause"
+        cause = "read the traceback in this log and remove the cause"
         hint = f"{cause}, then run the same command again"
         raise BadArtifactError(message, location=error.location, hint=hint) from error
     elif version not in result.lines:  # the output may contain warnings, too

@@ -189,8 +189,8 @@ def find_cuda_requirements(
     cuda = resolve_cuda_requirements(linkages, needs, find_cuda_package, is_toolkit_folder)
     if cuda.unpackaged:
         print_warning(
-            f"no known NVIDIA package contains {', '.join(cuda.unpackaged)}: this wheel needs the "
-            f"CUDA toolkit in {home} on every machine"
+            f"no known NVIDIA package contains {', '.join(cuda.unpackaged)}, so this wheel needs "
+            f"the CUDA toolkit in {home} on every machine"
         )
     requires = _add_transitive_requirements(site, cuda.requires)
     if count := len(requires):

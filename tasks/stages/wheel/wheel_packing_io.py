@@ -163,7 +163,7 @@ def _build_wheel(job: BuiltJob, compiled: CompileResult, version: str) -> Path:
     wheels = list(landing.glob("*.whl"))
     if len(wheels) != 1:
         message = f"the build made {len(wheels)} wheels instead of one"
-        raise TorchyardError(message, location=str(job.log), hint="read the end of that log")
+        raise TorchyardError(message, location=str(job.log), hint="read the end of this log")
     return wheels[0]
 
 

@@ -348,8 +348,8 @@ def update_submodules(
     updatable = interrupted_update.exclude_user_changes(tree, requested)
     if user_changed := sorted(set(requested) - set(updatable)):
         print_warning(
-            "you moved these submodules after an interrupted update, so torchyard does not update "
-            f"them: {', '.join(user_changed)}"
+            "you checked out other commits after an interrupted update, so torchyard does not "
+            f"update these submodules: {', '.join(user_changed)}"
         )
     with interrupted_update.track_submodule_update(tree, updatable):
         if updatable:

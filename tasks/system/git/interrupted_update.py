@@ -205,7 +205,7 @@ def _restore_missing_files(inner: Path, names: Sequence[str], edited: list[str])
         checkout_state.capture_git_output(
             inner, *checkout, *names[first : first + _NAMES_PER_COMMAND]
         )
-    print_line(f"{inner}: restored the files that the interrupted checkout did not write")
+    print_line(f"{inner}: a checkout was interrupted; wrote the files that were still missing")
 
 
 def _read_recorded_commit(tree: Path, inner: Path) -> str:
@@ -259,7 +259,7 @@ def remove_stale_locks(tree: PurePath, note: UpdateNote) -> None:
             lock.unlink(missing_ok=True)
         else:
             print_warning(
-                f"another git may use {lock}; remove this file when no git is running in {tree}"
+                f"another git process may use {lock}; when none runs in {tree}, remove this file"
             )
 
 

@@ -189,11 +189,12 @@ def restore_patched_files(tree: PurePath, folder: Path) -> None:
         _restore_file(Path(tree) / name, backup / name, aside / name)
     if missing:
         print_warning(
-            f"a patch in {tree} was interrupted, and torchyard cannot restore its files, because "
-            f"{backup} lacks {', '.join(missing)}; to list the changes, run: git -C {tree} diff"
+            f"applying a patch in {tree} was interrupted. torchyard cannot undo the patch, because "
+            f"{backup} lacks {', '.join(missing)}. To list the changes, run git -C {tree} diff; "
+            f"to discard those of a file, run git -C {tree} checkout -- FILE"
         )
     elif existing:
-        print_line(f"a patch in {tree} was interrupted; torchyard restored the files of the patch")
+        print_line(f"applying a patch in {tree} was interrupted; the patched files were restored")
     if aside.exists():
         print_warning(f"some of these files had other edits; their previous content is in {aside}")
     _remove_backup(folder)

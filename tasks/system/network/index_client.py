@@ -171,8 +171,8 @@ _DAMAGED_HINT = (
 )
 _NO_VERSION_HINT = "the index has no such version for this Python and platform"
 _CONFLICT_HINT = (
-    "change one of the two: set another version (torch.version, toolkit.version, "
-    "requires: of an extension), or use another release of the package that requires it"
+    "change one of the two requirements: set another torch.version, toolkit.version or requires of "
+    "an extension, or use another release of the package that has the requirement"
 )
 _NOT_BUNDLED_HINT = (
     "the bundle in the setting offline does not contain this package: on a machine with a network, "

@@ -210,7 +210,10 @@ def test_refusing_or_silent_server_is_one_warning_and_local_build(
             env = open_remote(CCACHE, f"redis://{place}", {"A": "1"})
             assert env == {"A": "1"}
     assert list(heard) == [
-        f"redis://{place} is not used, compilations are cached only locally: {why}"
+        (
+            f"the remote compiler cache redis://{place} is not used, so "
+            f"compilations are cached on this machine only: {why}"
+        )
     ]
 
 
@@ -319,7 +322,10 @@ def test_remote_lost_during_build_is_reported_once_and_disabled(
             remote_cache_io.disable_failing_cache(CCACHE, url, lost)
         assert open_remote(CCACHE, url, {}) == {}
     assert list(heard) == [
-        f"{url} failed during the build: 2 of 6 compilations are cached only locally"
+        (
+            f"the remote compiler cache {url} failed: "
+            "2 of 6 compilations were cached on this machine only. The build is not affected"
+        )
     ]
 
 
@@ -327,7 +333,7 @@ def test_failing_remote_of_user_variables_is_disabled(heard: Heard) -> None:
     own = {"CCACHE_REMOTE_STORAGE": "redis://example.org"}
     assert open_remote(CCACHE, "", own) == own
     remote_cache_io.disable_failing_cache(CCACHE, "", CacheCounts(0, 6, 0, 0, 2))
-    assert heard[-1].startswith("the shared cache of your environment variables failed")
+    assert heard[-1].startswith("the remote compiler cache in your environment variables failed")
     assert open_remote(CCACHE, "", own) == {}
 
 
@@ -348,7 +354,7 @@ def test_failed_build_keeps_cache_counts_and_drops_dead_remote(
         with pytest.raises(CommandFailedError):
             fail(tmp_path, monkeypatch, url)
     assert "ccache served 0 of 1 compilations" in heard
-    assert heard[-1].startswith(f"{url} failed during the build: 1 of 1 compilations")
+    assert heard[-1].startswith(f"the remote compiler cache {url} failed: 1 of 1 compilations")
     assert open_remote(CCACHE, url, {}) == {}
     (run,) = build_history_io.read_history(tmp_path / "runs")
     assert run["cache"] == {

@@ -85,12 +85,12 @@ def read_settings_error(folder: Path, build: str) -> str:
         ("{hosts: [a:99999/2]}", 'build.hosts.0: "a:99999/2": a port is a number from 1 to 65535'),
         ("{hosts: [a:0]}", "a port is a number from 1"),
         ("{distribute: distcc}", "build.distribute: distcc requires build.hosts"),
-        ("{distribute: distcc, hosts: [a/2, a/4]}", "build.hosts: a host is listed twice"),
+        ("{distribute: distcc, hosts: [a/2, a/4]}", "build.hosts: the same host is listed twice"),
         (
             "{distribute: distcc, hosts: [a/2], cache: sccache}",
             "build.distribute: sccache cannot use distcc: set build.cache",
         ),
-        ("{distribute: icecream, hosts: [a/2, b/2]}", "one entry, its scheduler"),
+        ("{distribute: icecream, hosts: [a/2, b/2]}", "one entry: the scheduler"),
         ("{distribute: icecream, hosts: ['a/2,lzo']}", "requires the address of the scheduler"),
         (
             "{distribute: sccache-dist, hosts: [a/2], cache: sccache}",
@@ -277,7 +277,9 @@ def test_user_distribution_log_is_kept_and_not_counted(
         assert distributed.env.get(variable) == user_env.get(variable)
     assert distributed.noted == {}
     names = " and ".join(user_env)
-    assert list(heard) == [f"compilations per worker are not counted: build.env sets {names}"]
+    assert list(heard) == [
+        f"torchyard cannot count the compilations per worker: build.env sets {names}"
+    ]
 
 
 @posix_only

@@ -103,7 +103,7 @@ def test_build_with_old_make_is_retried_once_with_safe_job_count(
     assert not build.flags[1]
     assert scheduler.allowed == SAFE
     (message,) = heard
-    assert "GNU make before 4.4" in message
+    assert "GNU make older than 4.4" in message
     assert "Retrying with build.jobs: 6" in message
     assert scheduler.old_make
 
@@ -149,7 +149,7 @@ def test_kill_without_memory_shortage_is_retried_with_same_job_count(
     assert (build.jobs, scheduler.allowed) == ([jobs, jobs], 4)
     assert (scheduler.killed, scheduler.expected) == ((), {})
     (message,) = heard
-    assert message.startswith("the compiler of a.o was killed although memory was not short. ")
+    assert message.startswith("the compiler of a.o was killed, but not for lack of memory. ")
 
 
 def test_second_kill_without_memory_shortage_does_not_blame_memory(

@@ -266,7 +266,7 @@ def test_refused_leader_lock_does_not_stop_build(
         tmp_path / "pool", 4, lambda _: GovernorDecision(4), {}, tick=TICK
     ) as pool:
         assert build.start(pool.build_environment()).wait() == 0
-    assert "number of jobs is not limited by memory any longer" in heard.text
+    assert "no longer adapts the number of jobs to the memory" in heard.text
 
 
 @linux_only

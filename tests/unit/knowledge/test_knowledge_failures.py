@@ -34,7 +34,7 @@ def test_error_output_identifies_the_cause(slug: str, text: str) -> None:
     "text",
     [
         "",
-        "matmul: the error is 3.1 times its bound",
+        "matmul deviates from the exact result by 3.1 times the tolerance",
         "Error checking compiler version for cl: [WinError 2] The system cannot find the file",
         "ModuleNotFoundError: No module named 'simple_knn'",
     ],

@@ -204,9 +204,11 @@ def test_truncated_bundle_is_detected_by_size(
     bundle_archive_io.require_complete_bundle(place, bundle)
     os.truncate(place, 60_000)
     assert bundle_archive_io.read_bundle(place) == bundle
-    with pytest.raises(SettingsError, match="is truncated: it has 60000 of") as error:
+    with pytest.raises(SettingsError, match="is truncated: it has only 60000 of") as error:
         bundle_archive_io.require_complete_bundle(place, bundle)
-    assert error.value.hint.startswith("copy it again; or create it on a machine with a network")
+    assert error.value.hint.startswith(
+        "copy the bundle again; or create it on a machine with a network"
+    )
     with pytest.raises(BadArtifactError, match="cannot be read as an archive") as unread:
         bundle_archive_io.activate_bundle(
             place, bundle, files.create_owned_folder(tmp_path / "build")

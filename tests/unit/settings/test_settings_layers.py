@@ -148,7 +148,7 @@ def test_unrelated_variables_are_ignored(config: Path) -> None:
             {"TORCHYARD__TARGET__GPU": "auto"},
             (
                 'TORCHYARD__TARGET__GPU: target.gpu: unknown key; did you mean "gpus"?\n'
-                "  → known here: gpus, ptx"
+                "  → the keys of this section are: gpus, ptx"
             ),
         ),
         (
@@ -172,36 +172,39 @@ def test_unrelated_variables_are_ignored(config: Path) -> None:
         (
             {"TORCHYARD__TARGET__GPUS": "[12.0]"},
             (
-                "TORCHYARD__TARGET__GPUS: target.gpus.0: 12.0 is a number to YAML\n"
+                "TORCHYARD__TARGET__GPUS: target.gpus.0: 12.0 is a number in YAML\n"
                 '  → quote it: "12.0"'
             ),
         ),
         (
             {"TORCHYARD__TARGET__GPUS": "[a"},
-            "TORCHYARD__TARGET__GPUS: not readable as YAML: did not find expected ',' or ']'",
+            "TORCHYARD__TARGET__GPUS: not valid YAML: did not find expected ',' or ']'",
         ),
         (
             {"TORCHYARD__TARGET": "null"},
             (
-                "TORCHYARD__TARGET: target: it has no value\n"
+                "TORCHYARD__TARGET: target: this key has no value\n"
                 "  → write keys and values, or leave the key out"
             ),
         ),
         (
             {"TORCHYARD__TARGET__": "x"},
-            "TORCHYARD__TARGET__: this variable names no key\n  → write TORCHYARD__SECTION__KEY",
+            (
+                "TORCHYARD__TARGET__: this variable is no settings key\n"
+                "  → rename the variable to TORCHYARD__SECTION__KEY"
+            ),
         ),
         (
             {"TORCHYARD__TARGET": "{gpus: auto}", "TORCHYARD__TARGET__GPUS": "[]"},
             (
-                "TORCHYARD__TARGET__GPUS: this variable and another one set target.gpus\n"
+                "TORCHYARD__TARGET__GPUS: this variable and another variable both set target.gpus\n"
                 "  → unset one of the two variables"
             ),
         ),
         (
             {"TORCHYARD__PYTHON": "3.12", "torchyard__python": "3.13"},
             (
-                "torchyard__python: this variable and another one set python\n"
+                "torchyard__python: this variable and another variable both set python\n"
                 "  → unset one of the two variables"
             ),
         ),

@@ -13,12 +13,13 @@ TAGS = (
     "write plain text, numbers, true/false, lists and mappings; quote a text that looks like a date"
 )
 EXTENSION_KEYS = (
-    "known here: after, cuda, env, git, imports, includes, name, optional, patches, path, ref, "
-    "requires, sdist, sha256, smoke, subdirectory, submodules"
+    "the keys of this section are: after, cuda, env, git, imports, includes, name, "
+    "optional, patches, path, ref, requires, sdist, sha256, smoke, subdirectory, submodules"
 )
 ROOT_KEYS = (
-    "known here: build, companions, doctor, extensions, install, lock, matrix, mirrors, notify, "
-    "offline, publish, python, runtime, source, target, toolkit, torch, validation, wheel"
+    "the keys of this section are: build, companions, doctor, extensions, install, lock, "
+    "matrix, mirrors, notify, offline, publish, python, runtime, source, target, toolkit, "
+    "torch, validation, wheel"
 )
 
 
@@ -42,17 +43,17 @@ def read_error(folder: Path, text: str | bytes) -> str:
     [
         ("tagret: {}", f'1: tagret: unknown key; did you mean "target"?\n  → {ROOT_KEYS}'),
         ("\ntarget:\n  gpu: auto", ('3: target.gpu: unknown key; did you mean "gpus"?\n'
-         "  → known here: gpus, ptx")),
+         "  → the keys of this section are: gpus, ptx")),
         ("validation: {checks: all}", ('1: validation.checks: unknown key; did you mean "only"?\n'
-         "  → known here: only, timeout")),
+         "  → the keys of this section are: only, timeout")),
         ("wholly_else: 1", f"1: wholly_else: unknown key\n  → {ROOT_KEYS}"),
         ("extensions:\n- name: a\n  path: x\n- name: b\n  pth: y",
          f'5: extensions.1.pth: unknown key; did you mean "path"?\n  → {EXTENSION_KEYS}'),
         ("extensions:\n- name: a\n  path: x\n  smoke:\n    script: c\n    gppu: true",
          ('6: extensions.0.smoke.gppu: unknown key; did you mean "gpu"?\n'
-         "  → known here: gpu, script")),
+         "  → the keys of this section are: gpu, script")),
         ("tagret: {}\ntoolkti: {}", ('1: tagret: unknown key; did you mean "target"?\n'
-         f"  → {ROOT_KEYS}; wrong as well: toolkti (config/local.yaml:2)")),
+         f"  → {ROOT_KEYS}; other wrong settings: toolkti (config/local.yaml:2)")),
     ],
 )  # fmt: skip
 def test_unknown_key_is_refused_with_closest_key_at_any_depth(
@@ -64,19 +65,19 @@ def test_unknown_key_is_refused_with_closest_key_at_any_depth(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("python: 3.10", '1: python: 3.10 is a number to YAML\n  → quote it: "3.10"'),
+        ("python: 3.10", '1: python: 3.10 is a number in YAML\n  → quote it: "3.10"'),
         ("python: 3", '1: python: 3 is not a text\n  → quote it: "3"'),
-        ("python: 3:10", '1: python: 3:10 is a number to YAML\n  → quote it: "3:10"'),
+        ("python: 3:10", '1: python: 3:10 is a number in YAML\n  → quote it: "3:10"'),
         ("python: true", '1: python: true is not a text\n  → quote it: "true"'),
         ("target:\n  gpus:\n  - RTX 5090\n  - 12.0",
-         '4: target.gpus.1: 12.0 is a number to YAML\n  → quote it: "12.0"'),
+         '4: target.gpus.1: 12.0 is a number in YAML\n  → quote it: "12.0"'),
         ("target: {gpus: [12]}", '1: target.gpus.0: 12 is not a text\n  → quote it: "12"'),
         ("torch:\n  version: 2.10",
-         '2: torch.version: 2.10 is a number to YAML\n  → quote it: "2.10"'),
+         '2: torch.version: 2.10 is a number in YAML\n  → quote it: "2.10"'),
         ("toolkit:\n  version: 12.4",
-         '2: toolkit.version: 12.4 is a number to YAML\n  → quote it: "12.4"'),
+         '2: toolkit.version: 12.4 is a number in YAML\n  → quote it: "12.4"'),
         ("extensions:\n- name: a\n  git: https://x.org/a\n  ref: 1.10",
-         '4: extensions.0.ref: 1.10 is a number to YAML\n  → quote it: "1.10"'),
+         '4: extensions.0.ref: 1.10 is a number in YAML\n  → quote it: "1.10"'),
         ("build:\n  env:\n    A: 1", '3: build.env.A: 1 is not a text\n  → quote it: "1"'),
     ],
 )  # fmt: skip
@@ -91,9 +92,9 @@ def test_unquoted_number_is_refused_and_never_converted(
     [
         ("target: 5", "1: target: 5 is not accepted\n  → write keys and values"),
         ("target: []", "1: target: a list is not accepted\n  → write keys and values"),
-        ("target:", ("1: target: it has no value\n"
+        ("target:", ("1: target: this key has no value\n"
          "  → write keys and values, or leave the key out")),
-        ("python:", "1: python: it has no value\n  → write a text, or leave the key out"),
+        ("python:", "1: python: this key has no value\n  → write a text, or leave the key out"),
         ("python: {a: b}", "1: python: a mapping is not accepted\n  → write a text"),
         ("target: {gpus: RTX 5090}", ('1: target.gpus: "RTX 5090" is not accepted\n'
          '  → write auto or a list: ["…"]')),
@@ -111,7 +112,7 @@ def test_unquoted_number_is_refused_and_never_converted(
          '  → write a list: ["…"]')),
         ("build: {type: release}", ('1: build.type: "release" is not accepted\n'
          "  → write Release, RelWithDebInfo or Debug")),
-        ("build: {flags: {USE_X: }}", ("1: build.flags.USE_X: it has no value\n"
+        ("build: {flags: {USE_X: }}", ("1: build.flags.USE_X: this key has no value\n"
          "  → write true or false or a text, or leave the key out")),
         ("torch: {strategy: prebuild}", ('1: torch.strategy: "prebuild" is not accepted\n'
          "  → write auto, source, prebuilt or existing")),
@@ -137,10 +138,10 @@ def test_wrong_type_is_refused_with_expected_type(tmp_path: Path, text: str, mes
     [
         ("\n- a", '2: the file must hold keys and values\n  → write each setting as "key: value"'),
         ("auto", '1: the file must hold keys and values\n  → write each setting as "key: value"'),
-        ("a: [", "2: not readable as YAML: did not find expected node content"),
-        ("python: a\npython: b", '2: the key "python" is there twice\n  → keep one of them'),
+        ("a: [", "2: not valid YAML: did not find expected node content"),
+        ("python: a\npython: b", '2: the key "python" occurs twice\n  → keep one of them'),
         ("target:\n  gpus: auto\n  gpus: []",
-         '3: the key "gpus" is there twice\n  → keep one of them'),
+         '3: the key "gpus" occurs twice\n  → keep one of them'),
         ("python: !!python/object:os.system x",
          f"1: the YAML tag tag:yaml.org,2002:python/object:os.system is not accepted\n  → {TAGS}"),
         ("a: 1\ntarget: !mine {gpus: auto}", f"2: the YAML tag !mine is not accepted\n  → {TAGS}"),
@@ -148,8 +149,9 @@ def test_wrong_type_is_refused_with_expected_type(tmp_path: Path, text: str, mes
         ("python: 2024-01-01",
          f"1: the YAML tag tag:yaml.org,2002:timestamp is not accepted\n  → {TAGS}"),
         ("build: &b {jobs: 1}\ntorch: *b",
-         "2: a YAML alias is not accepted\n  → write the value out"),
-        ("extensions: &a [*a]", "1: a YAML alias is not accepted\n  → write the value out"),
+         "2: a YAML alias is not accepted\n  → write the value itself instead of the alias"),
+        ("extensions: &a [*a]",
+         "1: a YAML alias is not accepted\n  → write the value itself instead of the alias"),
         ("<<: {a: b}", "1: a key must be a plain word"),
         ("? [a]\n: b", "1: a key must be a plain word"),
         (b"#\npython: caf\xe9 au lait",
@@ -157,7 +159,7 @@ def test_wrong_type_is_refused_with_expected_type(tmp_path: Path, text: str, mes
         ("python: auto\n".encode("utf-16"),
          "1: the file is not UTF-8: invalid start byte\n  → save the file as UTF-8"),
         (b'target: {}\npython: "a\0"',
-         "2: not readable as YAML: control characters are not allowed"),
+         "2: not valid YAML: control characters are not allowed"),
     ],
 )  # fmt: skip
 def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message: str) -> None:
@@ -169,7 +171,7 @@ def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message:
     [
         ("{name: a, path: y, requires: [torch==2.6.0]}",
          ("extensions.0.requires.0: the profile installs torch itself: "
-         "remove it here and set torch.version")),
+         "remove torch, set torch.version")),
         ("{name: a, path: y, requires: [a @ https://x.org/a.whl]}",
          ('extensions.0.requires.0: "a @ https://x.org/a.whl" does not have the right form\n'
          '  → write a package and, where it matters, a range: "setuptools>=77,<82"')),
@@ -190,7 +192,7 @@ def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message:
          '  → write a module as Python imports it, such as "simple_knn._C"')),
         ("{name: a, git: --upload-pack=x}", "extensions.0.git: must not start with '-'"),
         ("{name: a, git: 'ext::sh -c x'}",
-         "extensions.0.git: this git URL is not accepted, because git would run a command for it"),
+         "extensions.0.git: git would run a command for this URL; write an https or ssh URL"),
         ("{name: a, git: https://x.org/a, ref: --all}",
          "extensions.0.ref: must not start with '-'"),
         ("{name: a, path: y, subdirectory: ../z}",
@@ -209,7 +211,7 @@ def test_invalid_extension_is_refused(tmp_path: Path, extension: str, message: s
     [
         ("source: {git: -u}", "source.git: must not start with '-'"),
         ("source: {git: 'ext::sh'}",
-         "source.git: this git URL is not accepted, because git would run a command for it"),
+         "source.git: git would run a command for this URL; write an https or ssh URL"),
         ("source: {ref: -f}", "source.ref: must not start with '-'"),
         ("source: {sha256: abc}", ('source.sha256: "abc" does not have the right form\n'
          "  → write the 64 hexadecimal digits of the file's sha256, in lower case")),

@@ -42,7 +42,7 @@ def test_known_and_foreign_variables_are_not_reported() -> None:
     names = ("TORCHYARD_PROFILE", "TORCHYARD__BUILD__JOBS", "TORCHYARD_RUN", "_TORCHYARD_OFFLINE")
     assert not list(describe_unused_variables((*names, "MAX_JOBS", "TORCHYARDS")))
     assert list(describe_unused_variables(["TORCHYARD_HOME"])) == [
-        "TORCHYARD_HOME is set, and nothing reads it"
+        "the variable TORCHYARD_HOME is set, but torchyard does not read it"
     ]
 
 
@@ -64,4 +64,4 @@ def test_unused_variable_is_reported_by_explain_and_settings(
     monkeypatch.setenv("TORCHYARD_BUILD__JOBS", "2")
     report.run(opened(yard))  # type: ignore[attr-defined]
     output = " ".join(heard.text.split())
-    assert "nothing reads it; did you mean TORCHYARD__BUILD__JOBS?" in output
+    assert "torchyard does not read it; did you mean TORCHYARD__BUILD__JOBS?" in output

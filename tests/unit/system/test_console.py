@@ -200,7 +200,7 @@ def test_failed_run_reports_whether_earlier_build_remains(tmp_path: Path, built:
     console.report_failure("extensions:a", "it is wrong\n  → do this")
     console.print_summary()
     assert "it is wrong\n  → do this" in out.getvalue()
-    assert ("what was built before is still there" in out.getvalue()) == (built != "nothing")
+    assert ("the finished stages are kept" in out.getvalue()) == (built != "nothing")
     assert "Finished" not in out.getvalue()
 
 

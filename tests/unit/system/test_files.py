@@ -121,7 +121,8 @@ def test_unmanaged_folder_is_not_removed(tmp_path: Path) -> None:
         with pytest.raises(NotOwnedError) as error:
             remove_owned(path)
         assert (
-            str(error.value) == f"{path}: torchyard did not create this, so it will not remove it"
+            str(error.value)
+            == f"{path}: torchyard does not remove this path: torchyard did not create it"
         )
     assert theirs.is_dir()
 

@@ -236,7 +236,7 @@ def test_conflicting_requirements_are_both_named(tmp_path: Path) -> None:
     found = explain_client_failure(failed.value)
     both = "foo==1 depends on bar==13.4.92, and you require bar==13.2.86"
     assert found.message == f"install foo failed (exit 1): {both}"
-    assert found.hint.startswith("change one of the two: set another version")
+    assert found.hint.startswith("change one of the two requirements: set another")
     assert find_retry_reason(failed.value) == ""
 
 

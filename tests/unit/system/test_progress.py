@@ -106,7 +106,7 @@ FULL = BuildActivity(2, held_back=4, used_mib=1638, limit_mib=1740)
         (
             250.0,
             replace(FULL, jobs=None),
-            f"{SINCE}: memory is full (1.6 of 1.7 GiB); a lower build.jobs needs less",
+            f"{SINCE}: memory is full (1.6 of 1.7 GiB); a lower build.jobs uses less",
         ),
         (
             250.0,

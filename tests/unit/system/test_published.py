@@ -124,7 +124,7 @@ def test_incomplete_wheel_name_suggests_full_name() -> None:
     there = entry("torch2.15.0.s1a2b3c4d.cu132.sm120", 1)
     with pytest.raises(TorchyardError, match="is not in the index") as error:
         package_index_io.yank_file({there.filename: there}, "simple-knn", "bad")
-    assert error.value.hint == f"name one of these wheels: {there.filename}"
+    assert error.value.hint == f"choose one of these wheels: {there.filename}"
 
 
 def entry(label: str, day: int, python: str = "cp311") -> IndexFile:
@@ -252,7 +252,7 @@ def test_wheel_beyond_retention_limit_is_reported(index: Path, tmp_path: Path) -
     ancient = replace(named[older.name], uploaded="2020-01-01T00:00:00Z")
     package_index_io.write_index(index, TEMPLATES, {**named, older.name: ancient}.values())
     assert list(find_index_problems(index, TEMPLATES, 1)) == [
-        f"files/{older.name} is older than the 1 newest, which publish.keep retains"
+        f"files/{older.name} is older than the 1 newest wheels that publish.keep retains"
     ]
 
 

@@ -79,7 +79,7 @@ def check_compile(where):
     if not kernels:
         raise WrongResultError("torch.compile generated no kernel")
     share = compare_with_float64(x, result.cpu())
-    return f"{share} of the bound; {kernels} generated for {where.type}"
+    return f"error {share} of the tolerance; {kernels} generated for {where.type}"
 
 
 def compute_compile_sample(x):

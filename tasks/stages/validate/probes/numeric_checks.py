@@ -54,7 +54,7 @@ def check_matmul(where):
     with use_float32_sums():
         shares = ", ".join(compare_matmul(torch, where, dtype) for dtype in dtypes)
     bound = "2 k 2^-24 |A||B| + one rounding of the result"
-    return f"{shares} of the bound on {where.type} ({bound}){check_tf32(torch, where)}"
+    return f"error {shares} of the tolerance on {where.type} ({bound}){check_tf32(torch, where)}"
 
 
 def compare_matmul(torch, where, dtype):
@@ -73,10 +73,10 @@ def check_tf32(torch, where):
         return ""
     major, minor = torch.cuda.get_device_capability(where)
     if major < 8:
-        return f"; TF32 not run: it needs capability 8.0, and this GPU has {major}.{minor}"
+        return f"; TF32 was not checked: it needs capability 8.0, but this GPU has {major}.{minor}"
     with use_float32_sums(tf32=True):
         share = compare_tf32(torch, lambda a, b: (a.to(where) @ b.to(where)).cpu())
-    return f"; {share} of its bound (4 2^-11 |A||B| more)"
+    return f"; {share} of the tolerance (4 2^-11 |A||B| more)"
 
 
 def compare_tf32(torch, multiply):
@@ -112,7 +112,7 @@ def check_convolution(where):
         result = conv(x.to(where), w.to(where), padding=1).cpu()
     library = f"cuDNN {torch.backends.cudnn.version()}" if where.type == "cuda" else "cpu"
     share = format_error_share("float32", result, reference, bound)
-    return f"{share} of the bound on {library} (16 k 2^-24 |x||w|)"
+    return f"error {share} of the tolerance on {library} (16 k 2^-24 |x||w|)"
 
 
 FLOAT32_UNIT = 2.0**-24
@@ -134,8 +134,8 @@ def check_autograd(where):
         format_error_share(name, gradient.cpu(), reference, bound)
         for name, gradient, reference, bound in zip("VW", gradients, references, bounds)  # noqa: B905 (Python 3.9)
     ]
-    bound = f"of the bound on {where.type} (each step's rounding, to first order, twice)"
-    return f"gradients of tanh(x V) W: {', '.join(shares)} {bound}"
+    bound = f"of the tolerance on {where.type} (each step's rounding, to first order, twice)"
+    return f"gradients of tanh(x V) W: error {', '.join(shares)} {bound}"
 
 
 def compute_gradients(torch, x, target, v, w):
@@ -188,8 +188,8 @@ def check_reduction(where):
     shares = [
         compare_reduction(torch, name, view, dim) for name, view, dims in views for dim in dims
     ]
-    worst = f"{max(shares):.2g} of the bound at most (n 2^-24 sum|x|)"
-    return f"{len(shares)} views on {where.type}: sums and means {worst}, maxima exact"
+    worst = f"err by at most {max(shares):.2g} of the tolerance (n 2^-24 sum|x|)"
+    return f"{len(shares)} views on {where.type}: sums and means {worst}, maxima are exact"
 
 
 def compare_reduction(torch, name, view, dim):

@@ -47,7 +47,7 @@ def check_version(given):
 
     version, expected = str(torch.__version__), given["version"]
     if expected not in (version, version.partition("+")[0]):
-        message = f"this is torch {version}, not {expected}"
+        message = f"torch {version} was imported, not torch {expected}"
         raise WrongResultError(message, "run doit build, then doit validate")
     folder = Path(torch.__file__).resolve().parent
     if folder != Path(given["folder"]).resolve():

@@ -25,5 +25,6 @@ def compute_error_share(name, found, exact, bound):
     error = (found.double() - exact).abs()
     largest = (error / bound.clamp_min(2.0**-1000)).max().item()
     if not largest <= 1:  # NaN is wrong, too
-        raise WrongResultError(f"{name}: the error is {largest:.3g} times its bound", WRONG_HINT)
+        message = f"{name} deviates from the exact result by {largest:.3g} times the tolerance"
+        raise WrongResultError(message, WRONG_HINT)
     return largest

@@ -137,7 +137,7 @@ def test_doctor_reports_broken_profile_and_still_checks_the_host(
         doctor.run(broken(yard, "python: 3.10\n"))
     assert str(error.value) == "1 problem: settings\n  → follow the hint of each problem above"
     assert heard[0] == (
-        "PROBLEM      settings       config/profiles/mine.yaml:1: python: 3.10 is a number to YAML"
+        "PROBLEM      settings       config/profiles/mine.yaml:1: python: 3.10 is a number in YAML"
     )
     assert heard[1].strip() == '→ quote it: "3.10"'
     assert any(line.startswith("ok           os, python, uv") for line in heard)

@@ -219,7 +219,9 @@ def test_script_sets_safe_jobs_unless_user_did(tmp_path: Path) -> None:
     job = replace(JOB, scripts=(tmp_path / "env.sh",))
     mine = replace(SMALL, set={"MAX_JOBS": "7"})
     write_scripts(job, replace(mine, set={}, unset=("MAX_JOBS",)))
-    assert re.search(r"MAX_JOBS='\d+'  # for manual builds", (tmp_path / "env.sh").read_text())
+    assert re.search(
+        r"MAX_JOBS='\d+'  # for builds that you start", (tmp_path / "env.sh").read_text()
+    )
     write_scripts(job, mine)
     found = re.findall("MAX_JOBS='.*'", (tmp_path / "env.sh").read_text())
     assert found == ["MAX_JOBS='7'"]

@@ -103,7 +103,8 @@ def test_error_names_variable_that_setup_py_reads(
     guard.check_line(NVCC.format(FOR_75, "_C"))
     assert guard.error is not None
     assert guard.error.message.startswith(
-        "torchyard stopped the build: toy compiles for 7.5, not for 12.0 (target.gpus)"
+        "torchyard stopped the build: toy compiles for 7.5, not for 12.0, which "
+        "target.gpus requires"
     )
     assert hint in guard.error.hint.splitlines()[0]
     assert guard.error.location.endswith("setup.py:2" if "gencode" in setup else "(toy)")

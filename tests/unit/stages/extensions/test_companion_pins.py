@@ -95,7 +95,7 @@ def test_tree_without_pin_is_error_with_hint(tmp_path: Path, tree: Path) -> None
     (tree / ".ci" / "docker" / "ci_commit_pins" / "triton.txt").unlink()
     with pytest.raises(TorchyardError) as error:
         resolve_wheel_requirement(made)
-    assert error.value.message == "PyTorch's source tree does not pin triton"
+    assert error.value.message == "PyTorch's source tree does not state which triton it needs"
     assert error.value.location.endswith("triton.txt")
     assert "remove triton from companions" in error.value.hint
 

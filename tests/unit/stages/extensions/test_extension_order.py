@@ -55,8 +55,8 @@ def test_stage_inputs_include_outputs_of_prerequisite() -> None:
 def test_known_extension_has_default_prerequisites() -> None:
     assert names(planned("torch-sparse", "torch-scatter")) == ["torch-scatter", "torch-sparse"]
     assert read_error("torch-sparse") == (
-        'extensions (torch-sparse).after: torch-sparse comes after "torch-scatter", which is not '
-        "in this profile\n"
+        'extensions (torch-sparse).after: torch-sparse is built after "torch-scatter", which is '
+        "not in this profile\n"
         "  → add torch-scatter to extensions or companions, or remove it from after"
     )
     assert names(planned({"name": "torch-sparse", "after": []})) == ["torch-sparse"]
@@ -73,12 +73,12 @@ def test_companion_can_be_prerequisite() -> None:
 def test_prerequisite_cycle_is_refused() -> None:
     message = read_error(mine("a", "b"), mine("b", "c"), mine("c", "a"))
     assert message.startswith("extensions (")
-    assert "the order of the extensions is a cycle: " in message
+    assert "the build order of the extensions is a cycle: " in message
     assert message.count(" after ") == 3
 
 
 def test_self_prerequisite_is_refused() -> None:
-    assert "the order of the extensions is a cycle: a after a" in read_error(mine("a", "a"))
+    assert "the build order of the extensions is a cycle: a after a" in read_error(mine("a", "a"))
 
 
 def test_unknown_prerequisite_suggests_closest_name() -> None:

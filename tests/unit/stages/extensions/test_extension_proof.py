@@ -64,14 +64,14 @@ def test_archs_of_each_library_are_read(tmp_path: Path, wheel: Path) -> None:
 
 
 def test_extension_wheel_without_code_for_target_is_refused(tmp_path: Path, wheel: Path) -> None:
-    with pytest.raises(BadArtifactError, match=r"code for 9\.0, but none that runs on 12\.0"):
+    with pytest.raises(BadArtifactError, match=r"code for 9\.0, but no code that runs on 12\.0"):
         read_library_archs(job(tmp_path, Arch(12, 0)), deps(tmp_path, "sm_90"), wheel, RECORDED)
 
 
 def test_discrete_gpu_code_covers_orin_depending_on_toolkit(tmp_path: Path, wheel: Path) -> None:
     orin = job(tmp_path, Arch(8, 7))
     assert read_library_archs(orin, deps(tmp_path, "sm_86", "13.2.86"), wheel, RECORDED)
-    with pytest.raises(BadArtifactError, match=r"none that runs on 8\.7"):
+    with pytest.raises(BadArtifactError, match=r"no code that runs on 8\.7"):
         read_library_archs(orin, deps(tmp_path, "sm_86"), wheel, RECORDED)
 
 
@@ -80,7 +80,9 @@ def test_per_arch_libraries_cover_targets_together(tmp_path: Path, wheel: Path) 
     both = replace(job(tmp_path, Arch(12, 0)), targets=(Arch(8, 6), Arch(12, 0)))
     recorded = {"toy/_120_C.so": ""}
     (wheel / "toy" / "_120_C.so").touch()
-    with pytest.raises(BadArtifactError, match=r"the wheel holds code for 12\.0, but none .* 8\.6"):
+    with pytest.raises(
+        BadArtifactError, match=r"the wheel contains code for 12\.0, but no code .* 8\.6"
+    ):
         read_library_archs(both, deps(tmp_path, "sm_120"), wheel, recorded)
     one = replace(both, targets=(Arch(12, 0),))
     assert read_library_archs(one, deps(tmp_path, "sm_120"), wheel, recorded)
@@ -120,7 +122,12 @@ def test_jit_compiled_wheel_needs_no_device_code(tmp_path: Path, wheel: Path) ->
 @pytest.mark.parametrize(
     ("setup", "env", "line", "hint"),
     [
-        ("import torch\nuse = torch.cuda.is_available()", {}, 2, "change this line"),
+        (
+            "import torch\nuse = torch.cuda.is_available()",
+            {},
+            2,
+            "remove the check for a GPU in this line",
+        ),
         (
             "from torch import cuda\nuse = cuda.is_available() or os.getenv('FORCE_CUDA') == '1'",
             {"FORCE_CUDA": "0"},
@@ -131,7 +138,7 @@ def test_jit_compiled_wheel_needs_no_device_code(tmp_path: Path, wheel: Path) ->
             "import os\nuse = os.environ.get('WITH_CUDA')",
             {},
             0,
-            "set in extensions (toy).env what setup.py reads: WITH_CUDA",
+            "set variables that setup.py reads in extensions (toy).env: WITH_CUDA",
         ),
         ("", {}, 0, "set extensions (toy).cuda: none if the extension needs no CUDA code"),
     ],
@@ -144,7 +151,7 @@ def test_missing_device_code_error_has_hints(
     (Path(made.tree) / "setup.py").write_text(setup, encoding="utf-8")
     (Path(made.tree) / "op.cu").touch()
     error = build_missing_code_error(replace(made, env={**made.env, **env}))
-    assert error.message == "toy was built without device code, but its source has op.cu"
+    assert error.message == "toy was built without device code, but its source contains op.cu"
     assert error.location == (
         f"{made.original / 'setup.py'}:{line}" if line else "extensions (toy)"
     )

@@ -72,7 +72,7 @@ def test_wheel_for_other_python_abi_or_platform_is_refused(tag: str) -> None:
     with pytest.raises(TorchyardError, match="nothing was changed") as error:
         package_resolution_io.require_compatible_target(target(), [wheel(tag)])
     assert (
-        f"is for {tag}, and /env/bin/python requires cp312-cp312-manylinux" in error.value.message
+        f"is for {tag}, but /env/bin/python requires cp312-cp312-manylinux" in error.value.message
     )
     assert "set python: /env/bin/python" in error.value.hint
 
@@ -121,7 +121,7 @@ def test_torch_installed_by_conda_is_warning() -> None:
     (warning,) = package_resolution_io.list_install_warnings(
         target(distributions=(distribution("torch", "2.5", installer="conda"),)), {}
     )
-    assert "conda installed torch 2.5 " in warning
+    assert "conda does not know that its torch 2.5 " in warning
     assert "conda remove --force pytorch" in warning
 
 

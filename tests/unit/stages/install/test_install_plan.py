@@ -72,7 +72,7 @@ def test_other_environment_reruns_only_install() -> None:
 
 
 def test_existing_torch_cannot_be_installed_elsewhere() -> None:
-    with pytest.raises(SettingsError, match="makes no wheel") as error:
+    with pytest.raises(SettingsError, match="there is no wheel") as error:
         planned(existing("2.11.0+cu130", "13.0"), torch={"strategy": "existing"})
     assert error.value.location == "install.into"
     assert "set install.into: null" in error.value.hint

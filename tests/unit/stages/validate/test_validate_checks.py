@@ -56,7 +56,7 @@ def test_check_that_ended_probe_fails_and_others_are_reported() -> None:
 
 def test_unreported_check_is_not_passed() -> None:
     check = build_probe_check("matmul", ProbeOutput({}))
-    assert (check.status, check.detail) == ("not run", "the probe ended before this check")
+    assert (check.status, check.detail) == ("not run", "the check program ended before this check")
 
 
 def test_unknown_status_is_failure() -> None:
@@ -232,12 +232,12 @@ def test_cpu_torch_never_passes_gpu_checks() -> None:
     found = fail_without_cuda(
         [
             ValidationResult("import", "passed", "torch 2.15.0"),
-            ValidationResult("version", "failed", "this is torch 2.15.0+cpu", "see"),
+            ValidationResult("version", "failed", "torch 2.15.0+cpu was imported", "see"),
             ValidationResult(
                 "cuda", "failed", "built with CUDA none, not 13.2", "see toolkit.version"
             ),
             ValidationResult("archs", "not run", "torch without CUDA"),
-            ValidationResult("matmul", "passed", "0.2 of the bound on cpu"),
+            ValidationResult("matmul", "passed", "0.2 of the tolerance on cpu"),
             ValidationResult("smoke: import", "passed", ""),
         ],
         "13.2",

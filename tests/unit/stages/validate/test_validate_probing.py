@@ -40,7 +40,7 @@ def program(hangs: Sequence[str] = (), crashes: Sequence[str] = ()) -> Callable[
             if name in hangs:
                 return ProbeRun(lines, "the check took longer than 1 s and was ended", hung=True)
             if name in crashes:
-                return ProbeRun(lines, "the probe failed (signal 11)")
+                return ProbeRun(lines, "the check program failed (signal 11)")
             lines += saying(name)
         return ProbeRun(lines)
 
@@ -107,7 +107,7 @@ def test_failed_import_stops_probe() -> None:
 
 def test_silent_probe_end_is_failure() -> None:
     output = collect_probe_output(lambda _: ProbeRun(saying(*FIRST, "version")), CHECKS)
-    assert list_failures(output)["device"] == "the probe ended without a result"
+    assert list_failures(output)["device"] == "the check program ended without a result"
 
 
 TORCH = """
@@ -174,8 +174,8 @@ def test_unresponsive_driver_fails_device_and_skips_other_checks(
 
 def test_crash_after_last_check_is_reported() -> None:
     def once(left: Sequence[str]) -> ProbeRun:
-        return ProbeRun(program()(left).lines, "the probe failed (signal 11)")
+        return ProbeRun(program()(left).lines, "the check program failed (signal 11)")
 
     output = collect_probe_output(once, CHECKS)
-    assert list_failures(output) == {"exit": "the probe failed (signal 11)"}
+    assert list_failures(output) == {"exit": "the check program failed (signal 11)"}
     assert list(output.lines) == [*FIRST, *CHECKS]

@@ -155,7 +155,7 @@ def test_failed_restore_is_not_reported_as_restored(
     (tree / "a").write_text("half", "utf-8")
     local_changes.restore_patched_files(tree, folder)
     output = capsys.readouterr().out
-    assert "cannot restore its files" in output
+    assert "cannot undo the patch" in output
     assert "restored" not in output
     assert (tree / "a").read_text("utf-8") == "half"
 

@@ -222,7 +222,7 @@ def test_removed_interpreter_is_searched_again_and_gpus_are_kept(
     assert not found.pinned  # so that it is pinned again
     gone = HostQuery(str(tmp_path / "python"), None)
     host_probe.write_host_pin(tmp_path / "host.json", gone, host)
-    with pytest.raises(SettingsError, match="is not a Python that runs here"):
+    with pytest.raises(SettingsError, match="is not a Python that runs on this machine"):
         host_probe.read_host(gone, tmp_path / "host.json")
 
 
@@ -272,13 +272,14 @@ def test_path_without_python_is_refused(asked: str) -> None:
     with pytest.raises(SettingsError) as error:
         interpreters.find_interpreter(asked)
     assert str(error.value) == (
-        f'python: "{asked}" is not a Python that runs here\n  → write a version ("3.12") or a path'
+        f'python: "{asked}" is not a Python that runs on this machine'
+        '\n  → write a version ("3.12") or a path'
     )
 
 
 @unix
 def test_program_that_is_no_python_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="is not a Python that runs here"):
+    with pytest.raises(SettingsError, match="is not a Python that runs on this machine"):
         interpreters.find_interpreter(str(program(tmp_path / "python3", "exit 1")))
 
 
@@ -377,7 +378,9 @@ def test_python_is_identified_from_files_without_running_it(tmp_path: Path, kind
 
 def test_missing_python_is_refused_without_running_program() -> None:
     assert interpreters.read_interpreter("3.98").version == "3.98.0"
-    with pytest.raises(SettingsError, match='"/no/such/python" is not a Python that runs here'):
+    with pytest.raises(
+        SettingsError, match='"/no/such/python" is not a Python that runs on this machine'
+    ):
         interpreters.read_interpreter("/no/such/python")
 
 
