@@ -88,8 +88,8 @@ def list_unused_setting_warnings(
         if unused := [k for k in _UNUSED_EXTENSION_KEYS.get(kind, ()) if k in item.set_keys]:
             origin = loaded.origin.get("extensions", "")
             reason = f"{item.name} sets its source with the key {kind}"
-            keys = f"{', '.join(unused)} of {item.name} ({origin})"
-            yield f"this profile does not use {keys}: {reason}"
+            source = f"{item.name} ({origin})"
+            yield f"this profile does not use {', '.join(unused)} of {source}: {reason}"
 
 
 def _list_unused_keys(
