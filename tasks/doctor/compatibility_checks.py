@@ -118,7 +118,7 @@ def _check_targets(nvidia: NvidiaDriver, profile: Profile | None) -> CheckResult
         return report_ok("targets", f"{target_names}: {choice.targets_why}")
     unsupported = [gpu for gpu in nvidia.gpus if not _can_run_on_gpu(gpu, nvidia, profile)]
     if not unsupported:
-        return report_ok("targets", f"{target_names}, which the GPUs of this machine can run")
+        return report_ok("targets", f"the GPUs of this machine can run code for {target_names}")
     gpu_names = " and ".join(sorted({f"{gpu.name} ({gpu.capability})" for gpu in unsupported}))
     other_targets = {Arch.parse_capability(gpu.capability) for gpu in unsupported}
     combined = tuple(map(str, sorted({*choice.targets, *other_targets})))

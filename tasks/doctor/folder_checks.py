@@ -115,7 +115,7 @@ def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> CheckResult:
         command = "git clone <this checkout> ~/torchyard"
         hint = check_result.format_command(command, "clone the checkout to WSL's own disk:")
     else:
-        return report_ok("filesystem", f"{build.kind} for the build")
+        return report_ok("filesystem", f"the build folder is on {build.kind}")
     return report_warning("filesystem", message, hint)
 
 
@@ -217,7 +217,7 @@ def check_submodules(s: HostFacts, profile: Profile | None, knowledge: Knowledge
     elif s.unfetched is None:
         yield report_unchecked("submodules")
     elif not s.unfetched:
-        yield report_ok("submodules", "no folder of an extension lacks its submodules")
+        yield report_ok("submodules", "the folders of the extensions contain their submodules")
     else:
         jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
         optional = {job.name for job in jobs if job.optional}

@@ -297,7 +297,7 @@ def record_edges(found: Iterable[Edge]) -> None:
             record.record_edges(found)
     except Exception as error:  # noqa: BLE001 - may be a bug in torchyard
         reason = f"{type(error).__name__}: {error}"
-        print_warning(f"the build works, but its record lacks the outputs of a stage: {reason}")
+        print_warning(f"the build succeeded, but its record lacks the outputs of a stage: {reason}")
 
 
 def record_cache(hits: int, misses: int) -> None:

@@ -160,7 +160,7 @@ def _count_images(found: MachineCodeImages, data: BinaryData, offset: int, end: 
             kind, _, header, size, number, flags = _IMAGE_HEADER.unpack_from(data, at)
             suffix = _ARCH_SUFFIXES.get(flags & sum(_ARCH_SUFFIXES))
             if header < _IMAGE_HEADER.size or suffix is None or at + header + size > offset:
-                raise ValueError(f"an image at {at} is damaged or unsupported")
+                raise ValueError(f"the machine code at offset {at} is damaged or unsupported")
             if kind in (_CUBIN_KIND, _PTX_KIND):  # other kinds (LTO, indexes) are no machine code
                 images = found.cubins if kind == _CUBIN_KIND else found.ptx
                 images[Arch(number // 10, number % 10, suffix)] += 1

@@ -165,5 +165,5 @@ def _accept_host(subject: SelectedProfile) -> bool:
     gpus = ", ".join(f"{gpu.name} ({gpu.capability})" for gpu in host.gpus) or "no GPU"
     toolkits = ", ".join(f"CUDA {kit.version}" for kit in host.toolkits) or "no CUDA toolkit"
     note = add_profile_argument("the next doit build uses these", subject.name)
-    print_report(f"accepted: {gpus}, {toolkits}; {note}")
+    print_report(f"recorded the GPUs and toolkits of this machine: {gpus}, {toolkits}; {note}")
     return True

@@ -173,8 +173,8 @@ def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
     local = sorted(key for key, origin in loaded.origin.items() if origin.startswith(prefixes))
     if local and kind == "github":  # a GitHub runner has only the repository
         print_warning(
-            f"{', '.join(local)}: set in config/local.yaml or the environment, which a GitHub "
-            "runner does not have; set it in the profile if the runner needs it"
+            "a GitHub runner does not get the values of config/local.yaml and the environment: "
+            f"{', '.join(local)}; set them in the profile if the runner needs them"
         )
     template_values = {
         "profile": profile,

@@ -165,8 +165,8 @@ def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
             raise TorchyardError(
                 f"{names} installs another torch, and {job.name} would be built against that torch",
                 location=f"extensions ({job.name}).requires",
-                hint="move packages that need torch from requires to extensions or companions. "
-                f"Add their names to extensions ({job.name}).after",
+                hint="move packages that need torch out of `requires`: list them in extensions or "
+                f"companions, and in the key `after` of {job.name}",
             )
 
 

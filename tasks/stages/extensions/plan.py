@@ -38,7 +38,7 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
         raise SettingsError(
             f'{of} is built after "{name}", which is not in this profile{suggestion}',
             location=f"extensions ({of}).after",
-            hint=f"add {name} to extensions or companions, or remove it from after",
+            hint=f"add {name} to extensions or companions, or remove it from the key `after`",
         )
 
     before = {

@@ -271,7 +271,7 @@ def test_what_was_made_and_cannot_be_read_is_told_and_ends_nothing(
     )
     (said,) = heard
     assert said.startswith(
-        "the build works, but its record lacks the outputs of a stage: OSError: "
+        "the build succeeded, but its record lacks the outputs of a stage: OSError: "
     )
     assert said.endswith("Input/output error")
 

@@ -79,8 +79,8 @@ def test_other_image_kinds_are_not_counted_as_code(tmp_path: Path) -> None:
     [
         (4, 2, "a fatbin of version 2 is damaged or unsupported"),
         (8, 255, "a fatbin of version 1 is damaged or unsupported"),
-        (20, 8, "an image at .* is damaged or unsupported"),
-        (58, 0x30, "an image at .* is damaged or unsupported"),
+        (20, 8, "the machine code at offset .* is damaged or unsupported"),
+        (58, 0x30, "the machine code at offset .* is damaged or unsupported"),
     ],
 )
 def test_unknown_format_is_refused(tmp_path: Path, place: int, value: int, message: str) -> None:

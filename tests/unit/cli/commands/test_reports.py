@@ -278,7 +278,7 @@ def test_doctor_accept_pins_current_gpus(
     old = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), HOST.gpus)
     host_probe.write_host_pin(build / "host.json", requested, old)
     doctor.run(subject, accept=True)
-    assert heard[0].startswith("accepted: no GPU, ")
+    assert heard[0].startswith("recorded the GPUs and toolkits of this machine: no GPU, ")
     assert heard[0].endswith("; the next doit build profile=mine uses these")
     assert host_probe.read_host(requested, build / "host.json").gpus == ()
 
@@ -296,7 +296,7 @@ def test_accept_repairs_profile_with_outdated_pinned_host_facts(
     host_probe.write_host_pin(build / "host.json", requested, old)
     closed = SelectedProfile(yard, "mine", None, TorchyardError("CUDA 12.4 is needed"))
     doctor.run(closed, accept=True)
-    assert heard[0].startswith("accepted: no GPU, ")
+    assert heard[0].startswith("recorded the GPUs and toolkits of this machine: no GPU, ")
     assert "run doit doctor" in heard[1]
     assert host_probe.read_host(requested, build / "host.json").toolkits != kits
 

@@ -57,7 +57,7 @@ def test_known_extension_has_default_prerequisites() -> None:
     assert read_error("torch-sparse") == (
         'extensions (torch-sparse).after: torch-sparse is built after "torch-scatter", which is '
         "not in this profile\n"
-        "  → add torch-scatter to extensions or companions, or remove it from after"
+        "  → add torch-scatter to extensions or companions, or remove it from the key `after`"
     )
     assert names(planned({"name": "torch-sparse", "after": []})) == ["torch-sparse"]
 
