@@ -75,8 +75,7 @@ class CacheMeasurement:
     """The measurement of a compiler cache during a `with` block.
 
     `env` is the environment for the commands of the block. `counts` is set at the end of the block,
-    if the counts are known. `hit_rate` returns the share of hits so far, from 0 to 1, or None if
-    the share is unknown.
+    if known. `hit_rate` returns the share of hits so far (0 to 1), or None if this is unknown.
     """
 
     env: Mapping[str, str]
@@ -154,7 +153,7 @@ def measure_cache(
 
 
 def read_log_counts(log: Path) -> CacheCounts:
-    """Return the counts in ccache's CCACHE_STATSLOG: a comment line starts each call of ccache."""
+    """Count the calls in ccache's CCACHE_STATSLOG, where each call begins with a comment line."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     calls = [set(call.splitlines()[1:]) for call in re.split(r"^(?=#)", text, flags=re.MULTILINE)]
     hits = sum(bool(call & _HIT_EVENTS) for call in calls)

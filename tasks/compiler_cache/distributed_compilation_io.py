@@ -138,7 +138,7 @@ def _compare_worker(
 
 
 def _explain_probe_failure(error: CommandFailedError, compiler: str) -> str:
-    """Return why the probe failed: the first error of distcc, else the last line of output."""
+    """Return why the probe failed: the first error of distcc, or else the last line of output."""
     lines = [line.partition("] ")[2] or line for line in error.output.splitlines() if line.strip()]
     relevant = [line for line in lines if "fallbacks are disabled" not in line]
     reason = next((line.partition("ERROR: ")[2] for line in relevant if "ERROR: " in line), "")
@@ -211,7 +211,7 @@ def distribute_compilations(
     env: Mapping[str, str],
     log: PurePath,
 ) -> Iterator[CompileDistribution]:
-    """Distribute the compilations of the commands in the block, and record their counts.
+    """Distribute the compilations of the commands in a `with` block, and count them by host.
 
     `launcher` is the compiler launcher that the commands already have. `log` is a temporary log of
     distcc or icecream, from which the compilations are counted.

@@ -31,7 +31,7 @@ _USER_CACHE = "in your environment variables"
 def open_remote_environment(
     cache: CompilerCache, url: str, env: Mapping[str, str], folder: PurePath
 ) -> Iterator[dict[str, str]]:
-    """Yield the compilers' environment. It enables the remote cache, if that cache is usable.
+    """Yield the compilers' environment, which enables the remote cache if the cache is usable.
 
     A remote cache in the user's variables takes precedence over `url`. The environment contains no
     credentials: sccache's server gets the credentials when it starts, and ccache reads them from a
@@ -61,7 +61,7 @@ def open_remote_environment(
 def _split_remote_variables(
     cache: CompilerCache, url: str, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return `env` without remote cache variables, and the variables of the usable cache or {}."""
+    """Return `env` without the remote cache, and the variables that enable it ({} if unusable)."""
     if not cache.kind:
         return dict(env), {}
     variables = {**shell.read_remote_cache_variables(), **env}.items()
@@ -126,7 +126,7 @@ def _read_ccache_features(cache: CompilerCache) -> str:
 
 
 def _probe_server(url: str) -> str:
-    """Return why the server in `url` cannot be used; "" if it answers or if `url` is a bucket."""
+    """Return why the server in `url` cannot be used, or "" if it answers. No bucket is checked."""
     address = cache_urls.parse_cache_address(url)
     if address is None:
         return ""

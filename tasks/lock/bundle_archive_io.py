@@ -172,7 +172,7 @@ def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
 
 
 def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
-    """Link or copy wheels and sdists into `dest`. All keys are paths in the bundle.
+    """Link or copy wheels and sdists into `dest`, and return the copies by path in the bundle.
 
     Other files in `dest` are removed, since pip and uv install whatever they find in a folder.
     """
@@ -321,7 +321,7 @@ _UNNEEDED_FILES = ("hooks", "info", "description", "FETCH_HEAD", "branches", "lo
 
 @dataclass(frozen=True)
 class BundledCommit:
-    """A commit of the repository `url`, checked out in `tree`. `ref` is the requested ref or ""."""
+    """A commit of the repository `url`, checked out in `tree`. `ref` is the requested ref."""
 
     url: str
     tree: Path

@@ -71,7 +71,7 @@ class FinishedBuild:
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[InstalledPackage, ...]]:
-        """Return the installed index packages by group: "deps", "torch" and each extension's name.
+        """Return the packages installed from an index by group: "deps", "torch", extension names.
 
         Each package is in the first group that requires the package. Packages that no group
         requires, such as pip, are in "deps".

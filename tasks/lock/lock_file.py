@@ -306,7 +306,7 @@ def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
 
 
 def _check_source(job: SourceJob | ExtensionJob, locked: LockedInputs, what: str) -> str:
-    """Return how the job's source differs from the locked one, or "". `what` names the source."""
+    """Return how the source of the job, named `what`, differs from the lock; "" if it is equal."""
     match job.kind:
         case "git":
             return _format_mismatch(what, (locked.git, locked.ref), (job.location, job.ref))

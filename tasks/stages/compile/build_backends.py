@@ -39,8 +39,8 @@ class BuildSpec:
 class CMakeBackend:
     """The backend without Python packaging: CMake makes C++ libraries and an install prefix.
 
-    Subclasses are the other backends. Each command runs in the source tree. Its variables are
-    added to the environment of the build.
+    Subclasses are the other backends. Each command runs in the source tree. The
+    variables of a command are added to the environment of the build.
     """
 
     everything = "all"  # the CMake target that builds everything

@@ -52,7 +52,7 @@ class ConfigureFingerprint:
     """The variables and tools that a build folder is configured from.
 
     `toolchain` has the version and path of each known tool, by names such as `toolchain.cxx`.
-    `held` are the entries of CMakeCache.txt after it. `pending` are the variables of an unfinished
+    `held` are the values that CMakeCache.txt then had. `pending` are the variables of an unfinished
     configure, or None if the last configure finished.
     """
 

@@ -1,4 +1,4 @@
-"""Check in every run whether interpreter, compilers or locked packages changed."""
+"""Check in every run whether the interpreter, a compiler or a locked package changed."""
 
 from tasks.core.deps_model import DepsJob, ToolchainStamps
 from tasks.core.pip_requirements import describe_version_mismatches

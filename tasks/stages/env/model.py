@@ -89,7 +89,7 @@ class CacheEnvironment:
 
 
 def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return CCACHE_NAMESPACE with a digest of nvcc flags that ccache ignores; {} without flags."""
+    """Return CCACHE_NAMESPACE with a digest of nvcc flags that ccache ignores; {} without any."""
     flags = [variables.get(f"NVCC_{position}_FLAGS", "") for position in ("PREPEND", "APPEND")]
     if cache.kind != "ccache" or not any(flags):
         return {}

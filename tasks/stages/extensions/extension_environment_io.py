@@ -125,7 +125,7 @@ def locate_forced_header(job: ExtensionJob) -> Path:
 
 
 def format_forced_header(includes: Sequence[str]) -> str:
-    """Return the text of a header that includes others. For C, it includes only C headers."""
+    """Return the text of a header that includes `includes`. For C, it includes only C headers."""
     in_c = [f"{name[1:]}.h" if name in _C_HEADERS else name for name in includes]
     lines = ["#ifdef __cplusplus", *(f"#include <{name}>" for name in includes), "#else"]
     lines += [f"#include <{name}>" for name in in_c if name.endswith(".h")]

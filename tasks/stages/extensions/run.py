@@ -88,7 +88,7 @@ def build_invocation(
 
 
 def run(job: ExtensionJob) -> tuple[BuiltExtension]:
-    """Fetch, build, check and install the extension. If a check fails, the earlier wheel stays."""
+    """Fetch, build, check and install the extension. A failed check prevents the install."""
     if job.optional and (reason := _find_unreachable_reason(job)):
         return (_report_unreachable(job, reason),)
     deps = manifests.read_manifest(job.layout.compute_manifest_path("deps"), DepsManifest)
