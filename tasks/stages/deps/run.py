@@ -81,7 +81,7 @@ def _read_toolchain_stamps(deps: DepsManifest, used: CompilerCache) -> Toolchain
 def _find_host_compilers(job: DepsJob) -> tuple[Program, Program, MsvcEnvironment | None]:
     """Return the C compiler, the C++ compiler, and the MSVC environment (None except on Windows).
 
-    If nothing has to be compiled, missing compilers are allowed, and the paths of both are "".
+    If nothing is compiled, compilers may be missing or unsupported; then both paths are "".
     """
     try:
         selection = toolchain.choose_compilers((job.cc, job.cxx), job.limits)

@@ -89,7 +89,7 @@ class ExtensionJob:
 
     @property
     def original(self) -> PurePath:
-        """Return the source folder that the user can edit, or `tree` if there is no such folder."""
+        """Return the folder with the source that messages name; with patches, this is `tree`."""
         if self.patches:
             return self.tree
         return {"path": PurePath(self.location), "git": self.clone}.get(self.kind, self.tree)
