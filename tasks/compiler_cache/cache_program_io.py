@@ -38,7 +38,7 @@ _REMOTE_ERROR = re.compile(r"(remote|secondary)_storage_(error|timeout)")
 
 @dataclass(frozen=True)
 class CacheCounts:
-    """The numbers of compilations that were cache hits, cache misses, and not cacheable.
+    """The numbers of cache hits, cache misses and compilations that cannot be cached.
 
     `shared` is the number of hits known to come from the remote cache, `unreached` the number of
     compilations that the remote cache did not answer.
@@ -51,13 +51,13 @@ class CacheCounts:
     unreached: int = 0
 
     def subtract(self, before: "CacheCounts") -> "CacheCounts":
-        """Return the counts since `before`; after a restart of the server, return all counts."""
+        """Return the counts since `before`, or all counts if the server has restarted."""
         hits, misses = self.hits - before.hits, self.misses - before.misses
         uncacheable = self.uncacheable - before.uncacheable
         return self if hits < 0 or misses < 0 else CacheCounts(hits, misses, uncacheable)
 
     def build_record(self, cache: CompilerCache) -> dict[str, Json]:
-        """Return the counts as an entry of a record. Remote cache counts are omitted if 0."""
+        """Return the counts for the build history. Counts of the remote cache are omitted if 0."""
         counts = asdict(self).items()
         optional = {"shared", "unreached"}
         return {"kind": cache.kind, **{k: v for k, v in counts if v or k not in optional}}
@@ -72,10 +72,10 @@ class CacheCounts:
 
 @dataclass
 class CacheMeasurement:
-    """The measurement of a compiler cache during a block of commands.
+    """The measurement of a compiler cache during a `with` block.
 
-    `env` is the environment for the commands of the block. `counts` is set after the block, None if
-    unknown. In the block, `hit_rate` returns a share from 0 to 1, or None if it is not known yet.
+    `env` is the environment for the commands of the block. `counts` is set at the end of the block,
+    if known. `hit_rate` returns the share of hits so far (0 to 1), or None if this is unknown.
     """
 
     env: Mapping[str, str]
@@ -89,7 +89,7 @@ def is_program_installed(program: str) -> bool:
 
 
 def find_cache(program: str) -> CompilerCache | None:
-    """Return the compiler cache with this name or path; None if missing, too old or unknown."""
+    """Return the ccache or sccache with this name or path, or None if it is missing or too old."""
     kind = parse_cache_kind(program)
     installed = toolchain.find_program(program) if kind else None
     if not installed or not kind or parse_major_minor(installed.version) < _MIN_VERSIONS[kind]:
@@ -119,10 +119,10 @@ def parse_cache_kind(program: str) -> Literal["ccache", "sccache", ""]:
 def measure_cache(
     cache: CompilerCache, env: Mapping[str, str], log: PurePath
 ) -> Iterator[CacheMeasurement]:
-    """Count the cache hits and misses of the commands in the block.
+    """Count the cache hits and misses of the commands in a `with` block.
 
     The commands must use `env` of the yielded measurement. ccache writes each call to the file
-    `log`. The counts of sccache include all other users of its server.
+    `log`. The counts of sccache also include builds by other users of the same server.
     """
     measurement = CacheMeasurement(env)
     if cache.kind == "ccache" and "CCACHE_STATSLOG" not in env:
@@ -153,7 +153,7 @@ def measure_cache(
 
 
 def read_log_counts(log: Path) -> CacheCounts:
-    """Count the calls in ccache's CCACHE_STATSLOG. A call is a comment line, then event lines."""
+    """Count the calls in ccache's CCACHE_STATSLOG, where each call begins with a comment line."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     calls = [set(call.splitlines()[1:]) for call in re.split(r"^(?=#)", text, flags=re.MULTILINE)]
     hits = sum(bool(call & _HIT_EVENTS) for call in calls)
@@ -166,7 +166,7 @@ def read_log_counts(log: Path) -> CacheCounts:
 
 
 def parse_stats_counts(stats: Mapping[str, Any]) -> CacheCounts:
-    """Parse the `stats` of `sccache --show-stats`, which count from the start of the server."""
+    """Return the counts in the `stats` of `sccache --show-stats`, since the start of the server."""
     hits, misses = (
         sum(count for name, count in stats[key]["counts"].items() if name not in _NVCC_PARTS)
         for key in ("cache_hits", "cache_misses")
@@ -176,7 +176,7 @@ def parse_stats_counts(stats: Mapping[str, Any]) -> CacheCounts:
 
 
 def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:
-    """Start sccache's server before a compiler does, so that it is not a process of the build.
+    """Start sccache's server, so that no compiler starts the server as a process of the build.
 
     A server that is already running keeps the settings that it was started with.
     """
@@ -213,10 +213,10 @@ _PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "
 
 
 def select_cache(job: DepsJob) -> CompilerCache | None:
-    """Return the installed cache to use, an empty one for no cache, or None to download a cache.
+    """Return the installed cache to use, or None if a cache is to be downloaded.
 
-    Raises `MissingToolError` for a missing launcher in build.env, and for a requested cache that is
-    neither installed nor downloadable.
+    Returns an empty `CompilerCache` if no cache is used. Raises `MissingToolError` for a missing
+    launcher in build.env, and for a requested cache that is neither installed nor downloadable.
     """
     launcher = None  # the first one in build.env that is a known cache
     for variable, value in job.launchers.items():

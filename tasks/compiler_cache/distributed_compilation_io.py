@@ -67,7 +67,7 @@ _PROBE_SOURCES = {"probe.c": _C_PROBE, "probe.cpp": _CXX_PROBE + _C_PROBE}
 def find_usable_workers(
     settings: DistributionSettings, program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> tuple[Worker, ...]:
-    """Return the workers that `program`, distcc or icecc, can use. Warn about each other worker."""
+    """Return the workers that `program` (distcc or icecc) can use. Warn about unusable workers."""
     key = (settings, program, *compilers)
     with _PROBE_LOCK:
         if key not in _usable_workers:
@@ -115,7 +115,7 @@ def _compare_worker(
     local_objects: Mapping[tuple[str, str], bytes],
     env: Mapping[str, str],
 ) -> str:
-    """Return why a worker cannot be used; "" if its objects equal those of this machine."""
+    """Return why a worker cannot be used; "" if it generates the same objects as this machine."""
     state_folder = folder / f"distcc-{one.user}-{one.name}-{one.port}"
     state_folder.mkdir()
     worker_env = {
@@ -138,7 +138,7 @@ def _compare_worker(
 
 
 def _explain_probe_failure(error: CommandFailedError, compiler: str) -> str:
-    """Return why the probe failed: the first error of distcc, else the last line of output."""
+    """Return why the probe failed: the first error of distcc, or else the last line of output."""
     lines = [line.partition("] ")[2] or line for line in error.output.splitlines() if line.strip()]
     relevant = [line for line in lines if "fallbacks are disabled" not in line]
     reason = next((line.partition("ERROR: ")[2] for line in relevant if "ERROR: " in line), "")
@@ -193,9 +193,9 @@ _LOG_VARIABLES = {
 class CompileDistribution:
     """The distribution of the compilations in a `with` block to other machines.
 
-    `env` is the environment for the compilations. `slots` is the number of jobs that other machines
-    run at once. At the end of the block, `noted` is set to the entry for the build's record, which
-    has the number of compilations on each host; {} if unknown.
+    `env` is the environment for the compilations. `slots` is the number of jobs that the
+    other machines together can run in parallel. At the end of the block, `noted` is set to the
+    number of compilations on each host, for the build history, if these numbers are known.
     """
 
     env: Mapping[str, str]
@@ -211,7 +211,7 @@ def distribute_compilations(
     env: Mapping[str, str],
     log: PurePath,
 ) -> Iterator[CompileDistribution]:
-    """Distribute the compilations of the commands in the block, and record their counts.
+    """Distribute the compilations of the commands in a `with` block, and count them by host.
 
     `launcher` is the compiler launcher that the commands already have. `log` is a temporary log of
     distcc or icecream, from which the compilations are counted.
@@ -259,7 +259,7 @@ def distribute_compilations(
 
 
 def write_wrapper_script(path: str) -> None:
-    """Write the script that distributes compilations; configured build folders may refer to it."""
+    """Write the compiler launcher script that distributes compilations to workers."""
     script = Path(path)
     text = script.read_text(encoding="utf-8") if script.is_file() else ""
     if text != compile_workers.DISTRIBUTE_SCRIPT:

@@ -1,4 +1,4 @@
-"""Use the remote compiler cache if it is usable, which is checked once in each run."""
+"""Use the remote compiler cache. Each run checks once whether the cache is usable."""
 
 import contextlib
 import os
@@ -31,11 +31,11 @@ _USER_CACHE = "in your environment variables"
 def open_remote_environment(
     cache: CompilerCache, url: str, env: Mapping[str, str], folder: PurePath
 ) -> Iterator[dict[str, str]]:
-    """Yield the compilers' environment with the remote cache, or without one if it cannot be used.
+    """Yield the compilers' environment, which enables the remote cache if the cache is usable.
 
-    A remote cache in the user's variables takes precedence over `url`. The environment has no
-    credentials: only sccache's server gets them, and ccache reads them from a file in `folder` that
-    only this user can read. The file is removed after the block.
+    A remote cache in the user's variables takes precedence over `url`. The environment contains no
+    credentials: sccache's server gets the credentials when it starts, and ccache reads them from a
+    temporary file in `folder` that only this user can read.
     """
     plain_env, store = _split_remote_variables(cache, url, env)
     if cache.kind == "sccache" or not store:
@@ -61,7 +61,7 @@ def open_remote_environment(
 def _split_remote_variables(
     cache: CompilerCache, url: str, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return `env` without remote caches, and the remote cache's variables ({} if unusable)."""
+    """Return `env` without the remote cache, and the variables that enable it ({} if unusable)."""
     if not cache.kind:
         return dict(env), {}
     variables = {**shell.read_remote_cache_variables(), **env}.items()
@@ -80,9 +80,9 @@ def _split_remote_variables(
 
 
 def disable_failing_cache(cache: CompilerCache, url: str, counts: CacheCounts) -> None:
-    """Warn if the remote cache failed during compilation, and disable it for the rest of the run.
+    """Warn if the remote cache failed in a build, and disable the cache for the rest of the run.
 
-    Otherwise each further compilation would wait for the cache. `url` comes from the settings.
+    A failing cache would delay each further compilation. `url` is the cache in the settings.
     """
     with _CHECK_LOCK:
         used = (name for name in (_USER_CACHE, url) if _usable_by_url.get((cache.path, name)))
@@ -126,7 +126,7 @@ def _read_ccache_features(cache: CompilerCache) -> str:
 
 
 def _probe_server(url: str) -> str:
-    """Return why the server cannot be used; "" if it answers or if the URL is a bucket."""
+    """Return why the server in `url` cannot be used, or "" if it answers. No bucket is checked."""
     address = cache_urls.parse_cache_address(url)
     if address is None:
         return ""

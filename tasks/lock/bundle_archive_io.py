@@ -58,7 +58,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class VerifiedFiles:
-    """The files verified in a bundle. `stamps` maps path and sha256 to size and change time."""
+    """The verified files of a bundle. `stamps` maps "PATH SHA256" to size and modification time."""
 
     manifest: str = ""
     stamps: dict[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ def read_bundle(place: Path) -> Bundle:
 
 
 def require_complete_bundle(place: Path, bundle: Bundle) -> None:
-    """Raise `SettingsError` for a truncated tar: reading the manifest does not detect it."""
+    """Raise `SettingsError` if the bundle is a truncated tar, shorter than its listed files."""
     size, minimum = place.stat().st_size, sum(one.size for one in bundle.files.values())
     if place.is_file() and size < minimum:
         message = f"the bundle {place} is truncated: it has only {size} of at least {minimum} bytes"
@@ -104,7 +104,7 @@ def _read_manifest(place: Path) -> bytes:
 
 
 def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
-    """Return the plan with jobs that fetch from the bundle in `folder`, but equal fingerprints."""
+    """Return the plan with jobs that fetch from the bundle in `folder`. No fingerprint changes."""
     paths = {**bundle.repositories, **bundle.archives}
     mirrors = {url: str(folder / path) for url, path in paths.items()}
     stages = []
@@ -119,7 +119,7 @@ def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
 
 
 def resolve_bundle_folder(place: Path, build: PurePath) -> Path:
-    """Return the folder of a bundle's files: `place`, or for a tar, a folder in `build`."""
+    """Return the folder for the files of a bundle; a tar is unpacked into a folder in `build`."""
     return place if place.is_dir() else Path(build) / "offline"
 
 
@@ -172,7 +172,7 @@ def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
 
 
 def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
-    """Link or copy wheels and sdists into `dest`, and return their new paths by path in the bundle.
+    """Link or copy wheels and sdists into `dest`, and return the copies by path in the bundle.
 
     Other files in `dest` are removed, since pip and uv install whatever they find in a folder.
     """
@@ -203,7 +203,7 @@ def _verify_files(
 ) -> Iterator[tuple[str, str]]:
     """Verify the sha256 of the bundled files, and yield the items of `VerifiedFiles.stamps`.
 
-    A file is not read if its item is also in `before`: the file was verified in an earlier run.
+    `before` has the items of an earlier run. A file with the same item is not read again.
     """
     for name, bundled_file in bundle.files.items():
         path = paths[name]
@@ -241,7 +241,7 @@ def prepare_bundle_folder(dest: Path) -> Path:
 
 
 def finish_bundle(folder: Path, dest: Path, bundle: Bundle) -> Bundle:
-    """Write the manifest with all files of `folder`, and move the bundle (or its tar) to `dest`."""
+    """Write the manifest for the files in `folder`, and move the folder, or its tar, to `dest`."""
     bundled_files = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         if path.name not in (files.TAG, MANIFEST_NAME):
@@ -275,7 +275,7 @@ def _normalize_member(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @dataclass(frozen=True)
 class PackageCollector:
-    """A collector of a bundle's wheels and sdists in `folder`. It runs pip with `python`."""
+    """A collector of a bundle's wheels and sdists in `folder`. The program `python` runs pip."""
 
     folder: Path
     python: str
@@ -310,7 +310,7 @@ class PackageCollector:
         index_client.run_index_client(command, "fetch the packages", self.log)
 
     def remove_unlisted(self, digests: set[str]) -> None:
-        """Remove the files whose sha256 is not in `digests`: an earlier attempt left them."""
+        """Remove files of earlier attempts: those whose sha256 is not in `digests`."""
         for path in self.folder.iterdir():
             if files.read_artifact(path).sha256 not in digests:
                 path.unlink()
@@ -321,7 +321,7 @@ _UNNEEDED_FILES = ("hooks", "info", "description", "FETCH_HEAD", "branches", "lo
 
 @dataclass(frozen=True)
 class BundledCommit:
-    """A commit in `tree`, a clone or submodule of `url`. `ref` is the requested ref, "" if none."""
+    """A commit of the repository `url`, checked out in `tree`. `ref` is the requested ref."""
 
     url: str
     tree: Path

@@ -28,8 +28,8 @@ _BUILD_HINT = "run: doit build, then the same command again"
 class FinishedBuild:
     """A profile with a finished build. Raises `TorchyardError` if the build is not up to date.
 
-    `extensions` are the jobs of the extensions that were built. `left_out` maps the names of the
-    optional extensions that were not built to the reasons.
+    `extensions` are the jobs of the extensions that were built. `left_out` has the optional
+    extensions that were not built, with the reasons by name.
     """
 
     def __init__(self, profile: Opened) -> None:
@@ -71,9 +71,10 @@ class FinishedBuild:
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[InstalledPackage, ...]]:
-        """Return the packages from an index by group: "deps", "torch" and each extension's name.
+        """Return the packages installed from an index by group: "deps", "torch", extension names.
 
-        Each package is in the first group that requires it, or else in "deps" (such as pip).
+        Each package is in the first group that requires the package. Packages that no group
+        requires, such as pip, are in "deps".
         """
         overlay = self.deps.overlay
         site = Path(overlay) if overlay else environments.find_site_folder(self.layout.venv)
@@ -158,7 +159,7 @@ class FinishedBuild:
 
 
 def _explain_left_out(job: ExtensionJob) -> str:
-    """Return why an optional extension is missing, "" if it was built or is not optional."""
+    """Return why an optional extension was not built, "" for any other extension."""
     if not job.optional:
         return ""
     if not Path(job.manifest).is_file():

@@ -1,6 +1,6 @@
 """Parse, write and compare the sections of torchyard.lock, one for each profile, and pin plans.
 
-Pins are part of the jobs but not of the fingerprints: pinning alone makes no stage stale.
+Pins are part of the jobs but not of the fingerprints, so pinning does not make a stage stale.
 """
 
 import re
@@ -38,8 +38,8 @@ Packages = dict[Annotated[str, Meta(pattern=values.SDIST_PATTERN)], tuple[Sha256
 class LockedInputs(StrictModel, frozen=True):
     """The locked inputs of torch, an extension or a companion package.
 
-    One of git, sdist, wheel, tarball and path is set; the content of a path is not locked.
-    `requires` are the build dependencies, `packages` the runtime dependencies.
+    Exactly one of `git`, `sdist`, `wheel`, `tarball` and `path` is set. The content of `path` is
+    not locked. `requires` are the build dependencies, `packages` the runtime dependencies.
     """
 
     git: str = ""
@@ -81,7 +81,7 @@ class LockSection(StrictModel, frozen=True):
 def merge_kept_extensions(
     now: LockSection, previous: LockSection | None, names: Container[str]
 ) -> LockSection:
-    """Return `now`, plus those of the extensions `names` that only `previous` has."""
+    """Return `now` with the extensions `names` added from `previous`, unless `now` has them."""
     locked = previous.extensions.items() if previous else ()
     retained = {name: inputs for name, inputs in locked if name in names}
     return structs.replace(now, extensions={**retained, **now.extensions})
@@ -114,7 +114,7 @@ def split_sections(text: str) -> dict[str, tuple[int, str]]:
 
 
 def parse_section(text: str, profile: str) -> LockSection | None:
-    """Return the parsed section of a profile, None if none exists. Raises `SettingsError`."""
+    """Return the section of a profile, or None if missing. Raises `SettingsError` if invalid."""
     if (section := split_sections(text).get(profile)) is None:
         return None
     number, section_text = section
@@ -129,7 +129,7 @@ def parse_section(text: str, profile: str) -> LockSection | None:
 
 
 def replace_section(text: str, profile: str, section: LockSection | None) -> str:
-    """Return the lock file's text with the section of `profile` replaced, or removed if None."""
+    """Return the lock file's text with the new section of `profile`. None removes the section."""
     sections = {name: lines.rstrip() for name, (_, lines) in split_sections(text).items()}
     sections.pop(profile, None)
     if section:
@@ -149,7 +149,7 @@ class _LockDumper(yaml.SafeDumper):
 
 
 def _strip_empty(value: Any) -> Any:
-    """Return a mapping without its empty entries, recursively; another value unchanged."""
+    """Remove empty entries from a mapping and nested mappings. Return any other value unchanged."""
     if not isinstance(value, dict):
         return value
     stripped = {key: _strip_empty(item) for key, item in value.items()}
@@ -204,9 +204,9 @@ def _shorten_value(value: Any) -> str:
 
 
 def pin_plan(plan: Plan, section: LockSection, choice: Resolution) -> Plan:
-    """Return the plan with the pins in its jobs, and a warning for each input that differs.
+    """Return the plan with the locked inputs pinned in its jobs.
 
-    An input that differs from the lock is not pinned.
+    An input that differs from the lock is not pinned, and the plan gets a warning about it.
     """
     python, platform = identify_platform(choice)
     if (section.python, section.platform) != (python, platform):
@@ -263,7 +263,10 @@ def _parse_wheel_version(wheel: str) -> Version | None:
 
 
 def _list_pins(job: Any, section: LockSection, *, torch: bool) -> tuple[dict[str, Any], str]:
-    """Return the job's fields to pin, and the difference that prevents pinning ("" if none)."""
+    """Return the values to pin in the job, and the difference that prevents pinning, or "".
+
+    `torch` is False if torch itself differs from the lock.
+    """
     pins: dict[str, Any] = {}
     locked, mismatch = section.torch, ""
     match job:
@@ -303,7 +306,7 @@ def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
 
 
 def _check_source(job: SourceJob | ExtensionJob, locked: LockedInputs, what: str) -> str:
-    """Return how the locked source differs from the job's source, or "" if both are the same."""
+    """Return how the source of the job, named `what`, differs from the lock; "" if it is equal."""
     match job.kind:
         case "git":
             return _format_mismatch(what, (locked.git, locked.ref), (job.location, job.ref))

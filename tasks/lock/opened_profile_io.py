@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PinnedPlan:
-    """A plan pinned to a lock section and a bundle, each None if not used.
+    """A plan pinned to a section of torchyard.lock and to a bundle.
 
-    `mirrors` maps URLs to the URLs of mirrors.
+    `section` or `bundle` is None if the plan does not use it. `mirrors` maps URLs to mirror URLs.
     """
 
     plan: Plan
@@ -44,7 +44,7 @@ def load_pinned_plan(
     plan: Plan,
     mirrors: Mapping[str, str] | None = None,
 ) -> PinnedPlan:
-    """Pin the plan to its section in torchyard.lock and to the bundle that `offline` names.
+    """Pin the plan to its section in torchyard.lock and to the bundle in the setting `offline`.
 
     The fingerprints of the stages stay the same. Raises `SettingsError` for an unusable bundle.
     """

@@ -27,7 +27,7 @@ _RELEASE_TAG = re.compile(r"v\d+\.\d+\.\d+(-rc\d+)?")
 
 @dataclass(frozen=True)
 class Companion:
-    """The way to obtain a companion package. `why` is the reason for it, as a sentence.
+    """The way to obtain a companion package. `why` is the reason for the strategy, as a sentence.
 
     The strategy `wheel` fetches `requirement` from `index` ("" is the default index). If `pinned`
     is True, the PyTorch tree specifies the version. The strategy `git` builds the tag or branch
@@ -57,7 +57,7 @@ class Companion:
 def resolve_companions(
     settings: Settings, choice: Resolution, knowledge: Knowledge
 ) -> tuple[Companion, ...]:
-    """Return the companion packages. Raises `SettingsError` if one does not exist for torch."""
+    """Return the companion packages. Raises `SettingsError` if one has no version for torch."""
     return tuple(
         _resolve_triton(settings, choice, knowledge)
         if name == "triton"
@@ -72,7 +72,7 @@ def needs_companion_build(settings: Settings, choice: Resolution, knowledge: Kno
 
 
 def find_companion_specifier(knowledge: Knowledge, torch: str, name: str) -> str:
-    """Return the version specifier of the package `name` for that torch, or "" if unknown."""
+    """Return the versions of the package `name` that fit this torch version, or "" if unknown."""
     try:
         release = find_release(knowledge, torch)
     except KnowledgeError:
@@ -129,7 +129,7 @@ def _create_discontinued_error(
 def _find_independent_wheel(
     name: str, choice: Resolution, knowledge: Knowledge
 ) -> StableAbiWheel | None:
-    """Return a wheel that needs only the stable ABI and has code for every target, or None."""
+    """Return a stable-ABI wheel that fits torch, CUDA and all targets, or None if no wheel fits."""
     platform = (choice.system, normalize_machine(choice.machine))
     fitting = (
         wheel

@@ -39,8 +39,8 @@ class BuildSpec:
 class CMakeBackend:
     """The backend without Python packaging: CMake makes C++ libraries and an install prefix.
 
-    The subclasses override what differs. Each command runs in the source tree, and lists only the
-    variables that it adds to the environment.
+    Subclasses are the other backends. Each command runs in the source tree. The
+    variables of a command are added to the environment of the build.
     """
 
     everything = "all"  # the CMake target that builds everything
@@ -82,9 +82,10 @@ class CMakeBackend:
 
 
 class SetupPyBackend(CMakeBackend):
-    """The setup.py backend, for PyTorch up to 2.13. CMake builds in ./build, installs to ./torch.
+    """The setup.py backend, for PyTorch up to 2.13.
 
-    The commands follow PyTorch's tools/setup_helpers/cmake.py.
+    CMake builds in ./build of the tree and installs to ./torch. The commands follow PyTorch's file
+    tools/setup_helpers/cmake.py.
     """
 
     everything = "install"
@@ -117,7 +118,7 @@ class ScikitBuildBackend(CMakeBackend):
     """
 
     def create_configure_step(self, work: BuildSpec) -> Command:
-        """Return the command that makes a wheel of the CMake target `help`, without compiling."""
+        """Return the command that only configures: it builds the CMake target `help`."""
         config, dest = ("build.targets=help", "install.components=nothing"), work.build_root
         return self._create_build_step(work, config, str(dest / "scratch"), "configure PyTorch")
 
@@ -161,8 +162,8 @@ def build_job_variables(work: BuildSpec, *names: str) -> dict[str, str]:
 def build_wheel_argv(work: BuildSpec, *config: str, dest: str = DESTINATION) -> tuple[str, ...]:
     """Return the command that makes a wheel with the tree's build backend and `config` settings.
 
-    `python -m build` runs the backend in the tree, so the compiled files are reused; pip is not
-    needed. The dependency check is skipped, because CMake and Ninja may come from the system.
+    `python -m build` runs the backend in the tree, so that compiled files are reused. The
+    dependency check is skipped, because CMake and Ninja may come from the system.
     """
     options = ("--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", dest)
     return (work.python, "-m", "build", *options, *(f"-C{entry}" for entry in config), ".")

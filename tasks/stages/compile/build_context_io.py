@@ -40,8 +40,8 @@ def build_kernel_variables(
     """Return the variable that sets the depth of Ninja's job pool for flash-attention kernels.
 
     The result is empty if the tree has no such pool, CUDA is off, or the user has set the variable.
-    With `elastic`, the jobserver limits jobs by memory, and the depth must not limit them further.
-    The depth does not depend on the free memory, since each change makes CMake run again.
+    With `elastic`, the jobserver limits the jobs by memory, so the depth is the full job count. The
+    free memory does not affect the depth, because CMake runs again if the depth changes.
     """
     is_cuda_build = is_same_value(variables.get("USE_CUDA", ""), "1")
     if KERNEL_JOBS_VARIABLE in variables or not (is_cuda_build and has_kernel_pool(tree)):
@@ -63,7 +63,7 @@ class BuildContext:
 
     `cache_entries` is the content of CMakeCache.txt. `before` is the fingerprint of the last
     configure, `requested` that of the next one. `max_jobs` is the job count in the settings, or
-    None. The wheel command also gets `wheel_variables`, so that it does not reconfigure.
+    None. `wheel_variables` keep the wheel command from configuring the folder again.
     """
 
     name: BackendName
@@ -105,7 +105,7 @@ def _read_build_spec(job: CompileJob) -> tuple[BackendName, DepsManifest, BuildS
 
 
 def read_build_context(job: CompileJob, environment: Environment | None = None) -> BuildContext:
-    """Return the build context. `environment` replaces the one in env.json, unless it is None."""
+    """Return the build context. If `environment` is None, the environment is read from env.json."""
     manifest = job.layout.compute_manifest_path("env")
     planned = environment or manifests.read_manifest(manifest, Environment)
     name, deps, spec = _read_build_spec(job)
@@ -146,7 +146,7 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
 
 
 def create_build_spec(job: CompileJob, deps: DepsManifest, tree: PurePath) -> BuildSpec:
-    """Return the build spec of a tree, before the CMake definitions are known."""
+    """Return the build spec of a tree, without CMake definitions."""
     return BuildSpec(
         tree=tree,
         build_root=job.build,

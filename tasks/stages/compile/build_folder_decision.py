@@ -1,7 +1,7 @@
 """Decide whether changed variables and tools require that a build folder is reconfigured or wiped.
 
-The rules in config/knowledge/buildfolder.yaml give each change an effect; the most severe effect
-wins. The CMake cache does not show who set a value, so the requested values are stored as well.
+The rules in config/knowledge/buildfolder.yaml map each change to an effect, and the most severe
+effect decides. The CMake cache does not show who set a value, so requested values are stored too.
 """
 
 import re
@@ -52,7 +52,7 @@ class ConfigureFingerprint:
     """The variables and tools that a build folder is configured from.
 
     `toolchain` has the version and path of each known tool, by names such as `toolchain.cxx`.
-    `held` are the resulting entries of CMakeCache.txt. `pending` are the variables of an unfinished
+    `held` are the values that CMakeCache.txt then had. `pending` are the variables of an unfinished
     configure, or None if the last configure finished.
     """
 

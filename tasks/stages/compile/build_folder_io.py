@@ -40,7 +40,10 @@ _TOOL_ENTRIES = {
 
 
 def read_cmake_cache(folder: PurePath, *, unfinished: bool = False) -> dict[str, str]:
-    """Return the entries of CMakeCache.txt. Without `unfinished`, {} if no configure finished."""
+    """Return the entries of CMakeCache.txt, or {} if no configure has finished.
+
+    With `unfinished`, the entries of an unfinished configure are returned too.
+    """
     cache = Path(folder) / "CMakeCache.txt"
     if not cache.is_file() or not (unfinished or (Path(folder) / "build.ninja").is_file()):
         return {}
@@ -87,7 +90,7 @@ def resolve_note_path(folder: PurePath) -> Path:
 def write_pending_note(
     folder: PurePath, before: ConfigureFingerprint, requested: ConfigureFingerprint
 ) -> None:
-    """Record that a configure has started, before CMake changes anything."""
+    """Record the requested variables as pending, before CMake configures the folder."""
     note = replace(before, pending=requested.variables)
     files.write_atomic(resolve_note_path(folder), format_canonical_json(note))
 
@@ -150,7 +153,7 @@ def write_configure_note(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> None:
-    """Record the values of a finished configure. Tools that it did not use remain recorded."""
+    """Record the values of a finished configure. Tools of earlier configures stay in the record."""
     cache = read_cmake_cache(folder)
     entries = (entry for _, _, entry, _ in list_expected_entries(rules, requested))
     values = {entry: cache[entry] for entry in entries if entry in cache}

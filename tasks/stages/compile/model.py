@@ -42,8 +42,8 @@ class CompileResult:
     """The manifest compile.json.
 
     `build` is the folder that CMake worked in, `products` a digest of all libraries. `wheel` is the
-    command that makes the wheel or, for the C++ libraries only, an install prefix. The command runs
-    in `tree` with the environment of env.json and `variables`.
+    command that makes the wheel (with the backend `cmake`, an install prefix). The command runs in
+    `tree`, with `variables` added to the environment of env.json.
     """
 
     backend: BackendName
@@ -55,7 +55,7 @@ class CompileResult:
     variables: Mapping[str, str]
 
     def build_wheel_command(self, dest: PurePath, *, plain: bool = False) -> tuple[str, ...]:
-        """Return the command that puts the wheel, or the libraries, into `dest`.
+        """Return the command that makes the wheel, or the install prefix, in `dest`.
 
         With `plain`, the command omits the options for bdist_wheel, which some trees reject.
         """

@@ -11,7 +11,7 @@ RECIPE = 2
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
-    """Return the `compile` stage. Its fingerprint omits the number of jobs."""
+    """Return the `compile` stage. The number of jobs is not in the fingerprint of the stage."""
     build = settings.build
     job = CompileJob(
         layout=layout,

@@ -1,4 +1,4 @@
-"""Run the `compile` stage: configure and build PyTorch, and record it in the build history."""
+"""Run the `compile` stage: build PyTorch, and record the build in the build history."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping

@@ -79,9 +79,9 @@ def _read_toolchain_stamps(deps: DepsManifest, used: CompilerCache) -> Toolchain
 
 
 def _find_host_compilers(job: DepsJob) -> tuple[Program, Program, MsvcEnvironment | None]:
-    """Return the C compiler, the C++ compiler, and on Windows the MSVC environment.
+    """Return the C compiler, the C++ compiler, and the MSVC environment (None except on Windows).
 
-    If nothing is compiled, a missing or unsupported compiler is no error, and both paths are "".
+    If nothing is compiled, compilers may be missing or unsupported; then both paths are "".
     """
     try:
         selection = toolchain.choose_compilers((job.cc, job.cxx), job.limits)
@@ -119,7 +119,7 @@ def _require_python_headers(python: str) -> None:
 
 
 def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
-    """Return the CUDA toolkit, or None without CUDA. Raises `MissingToolError` if it is missing."""
+    """Return the CUDA toolkit (None without CUDA). Raises `MissingToolError` if it was removed."""
     if job.toolkit_provider == "none":
         return None
     if job.toolkit_provider != "pypi":
@@ -148,10 +148,10 @@ def list_toolkit_pins(site: Path, packages: Sequence[str]) -> tuple[str, ...]:
 
 
 def _find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
-    """Return cuobjdump of the toolkit, an existing torch's triton or PATH, or install it.
+    """Return the path of cuobjdump. If the program is not found, it is installed.
 
-    triton in a managed environment is ignored: torch installs triton after this stage, so a later
-    run would find another cuobjdump.
+    The cuobjdump of triton is used only with an existing torch. In a managed environment, torch
+    installs triton after this stage, so that a later run would find another cuobjdump.
     """
     name = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     places = [Path(toolkit.home) / "bin" / name] if toolkit else []

@@ -1,4 +1,4 @@
-"""Check in every run if the interpreter, the compilers and the locked packages are unchanged."""
+"""Check in every run whether the interpreter, a compiler or a locked package changed."""
 
 from tasks.core.deps_model import DepsJob, ToolchainStamps
 from tasks.core.pip_requirements import describe_version_mismatches
@@ -7,7 +7,7 @@ from tasks.system.hardware import toolchain
 
 
 def is_stale(job: DepsJob) -> bool:
-    """Return True if the venv is gone, a compiler changed, or packages differ from the lock."""
+    """Return True if the venv is missing, a compiler changed, or packages differ from the lock."""
     # an upgrade of the base interpreter can remove the interpreter of the venv
     if not job.existing and not environments.find_venv_python(job.venv).exists():
         return True

@@ -47,7 +47,7 @@ def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
     """Return the launcher variables of torch's build. build.env and build.flags take precedence.
 
     For distributed compilation, ccache calls the wrapper script, so that command lines stay the
-    same. Without a launcher, torch's CMake would search for ccache: USE_CCACHE=0 prevents this.
+    same. If caching is off, USE_CCACHE=0 keeps torch's CMake from searching for ccache.
     """
     distribution = dict.fromkeys(_CXX_LAUNCHERS, job.distribute) if job.distribute else {}
     if job.caching == "off" or job.flags.get("USE_CCACHE") is False:
@@ -77,9 +77,9 @@ def build_cache_environment(
 ) -> CacheEnvironment:
     """Return the variables that enable the compiler cache for extensions.
 
-    From 2.14 on, torch's cpp_extension uses a ccache or sccache on PATH automatically, regardless
-    of the setting. cpp_extension treats CXX as the name of one program, so that
-    "ccache g++" fails. On Windows, cpp_extension always calls `cl`, so no cache is used.
+    TORCH_NO_COMPILER_WRAPPER keeps the cpp_extension of torch 2.14 and later from using a cache on
+    PATH. CXX must name a wrapper script, because cpp_extension does not accept "ccache g++". On
+    Windows, no cache is used, because cpp_extension always calls `cl`.
     """
     variables = {"TORCH_NO_COMPILER_WRAPPER": "1"}
     if not cache.kind or job.caching == "off" or job.system == "windows":

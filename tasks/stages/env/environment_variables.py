@@ -1,7 +1,7 @@
 """Resolve the environments of builds, extensions and programs, with a reason for each variable.
 
-Variables of the user's shell that would change a build are unset by the scripts. Child processes of
-torchyard never inherit these variables (`shell.PASSED` is an allow-list).
+The scripts unset the variables of the user's shell that would change a build. Child processes of
+torchyard inherit only the variables in `shell.PASSED`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -190,7 +190,7 @@ def resolve_runtime_environment(job: EnvJob, deps: DepsManifest) -> Environment:
 def _add_reasons(
     deps: DepsManifest, environment: Environment, explicit: Mapping[str, str]
 ) -> Environment:
-    """Return the environment with a reason for each variable, preferably from `explicit`."""
+    """Return the environment with a reason for each variable. `explicit` overrides the defaults."""
     captured = {name.upper(): deps.msvc.by for name in deps.msvc.set} if deps.msvc else {}
     explicit = {**captured, **explicit}
     reasons = {
@@ -207,9 +207,9 @@ def _add_reasons(
 def _build_common_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
     """Return the variables that configure Python, the compilers and the CUDA toolkit.
 
-    VIRTUAL_ENV is the venv. An existing interpreter instead gets a PYTHONPATH with the overlay of
-    build tools. The C++ compiler is also nvcc's host compiler: CUDAHOSTCXX for CMake, CC for
-    extensions.
+    VIRTUAL_ENV names the managed venv. For an existing interpreter, PYTHONPATH names the folder of
+    the build tools instead. CUDAHOSTCXX (for CMake) and CC (for extensions) set the host
+    compiler of nvcc.
     """
     variables = {"PYTHONNOUSERSITE": "1"}
     variables |= {"PYTHONPATH": deps.overlay} if deps.overlay else {"VIRTUAL_ENV": str(job.venv)}
@@ -279,7 +279,7 @@ def create_environment(
     prepend: Mapping[str, tuple[str, ...]],
     leaks: Iterable[str],
 ) -> Environment:
-    """Return an environment with `values` that unsets `leaks` and, on Windows, empty variables."""
+    """Return an environment that sets `values`. It unsets `leaks` and, on Windows, empty values."""
     separator = ";" if job.system == "windows" else ":"
     for name, folder in ((name, folder) for name, row in prepend.items() for folder in row):
         if separator in folder:

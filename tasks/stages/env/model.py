@@ -27,7 +27,7 @@ class Environment:
     `prepend` has the folders to prepend to PATH-like variables. `unset` are variables that must not
     be inherited from the user's shell. The user's values override those in `defaults`. `offered`
     are variables that keep their value in a configured build folder. `why` has the reason for each
-    variable. It is empty for extensions, so that a reworded reason reruns no extension.
+    variable; it is empty for extensions, so that a reworded reason does not rebuild extensions.
     """
 
     set: Mapping[str, str]
@@ -70,7 +70,7 @@ class Environment:
 class CacheEnvironment:
     """The manifest cache-env.json: the compiler cache launchers of extensions.
 
-    It is not an input of any stage, because a cache does not change the build outputs. `set` and
+    No stage has this manifest as an input, because a cache does not change build outputs. `set` and
     `defaults` are as in `Environment`. `wrapped` maps each variable that must name a single program
     to the command that this program runs.
     """
@@ -83,13 +83,13 @@ class CacheEnvironment:
     def build_compiler_environment(
         self, base: Mapping[str, str], own: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return `base` with the cache variables. The variables in `own` override all others."""
+        """Return `base` with the cache variables, and with those in `own`, which override both."""
         result = {**self.defaults, **base, **self.set, **own}
         return {**result, **build_cache_namespace(self.cache, result)}
 
 
 def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return CCACHE_NAMESPACE with a digest of the nvcc flags that ccache ignores, else {}."""
+    """Return CCACHE_NAMESPACE with a digest of nvcc flags that ccache ignores; {} without any."""
     flags = [variables.get(f"NVCC_{position}_FLAGS", "") for position in ("PREPEND", "APPEND")]
     if cache.kind != "ccache" or not any(flags):
         return {}
@@ -118,7 +118,7 @@ class EnvJob:
     `deps`, `cache` and `source` are input manifests; `source` is None if torch is not built.
     `runtime` has more variables for the user's programs. `scripts` set the variables in a shell,
     `wrappers` start a program. `distribute` is the wrapper script for distributed compilation, or
-    "" if that is off.
+    "" without distributed compilation.
     """
 
     profile: str

@@ -57,7 +57,7 @@ def _read_inputs(job: EnvJob) -> tuple[DepsManifest, CompilerCache, str]:
 
 
 def write_scripts(job: EnvJob, environment: Environment) -> None:
-    """Write the script env.* of each shell, with MAX_JOBS for manual builds if it is not set."""
+    """Write the script env.* of each shell. If MAX_JOBS is not set, add it for manual builds."""
     if "MAX_JOBS" not in environment.set:
         environment = replace(
             environment,
@@ -79,7 +79,7 @@ def write_wrappers(job: EnvJob, environment: Environment) -> None:
 
 
 def render_script(job: EnvJob, script: PurePath, environment: Environment) -> str:
-    """Return the content of a script, with the byte order mark or line ends for its shell."""
+    """Return the content of a script, with the byte order mark or line ends for the shell."""
     explicit_names = {*environment.set, *environment.unset}
     reasons = {name: environment.why.get(name, "") for name in environment.names}
     unset = sorted(environment.unset, key=lambda name: (reasons[name], name))

@@ -23,7 +23,7 @@ _FACT_NAMES = {
 def find_abi_differences(
     before: AbiDetails, after: AbiDetails, format_symbol: Callable[[str], str]
 ) -> Iterator[str]:
-    """Yield a line for each difference that requires a rebuild of an extension."""
+    """Yield a line for each ABI difference that requires a rebuild of extensions."""
     old, new = (
         convert_to_json(replace(details.surface, headers="", symbols="", identity=""))
         for details in (before, after)

@@ -37,9 +37,9 @@ from tasks.system.output import print_line, show_progress
 def use_compiler_cache(
     job: ExtensionJob, caching: CacheEnvironment, env: Mapping[str, str]
 ) -> Iterator[CacheMeasurement]:
-    """Yield a cache measurement, whose `env` enables the cache; print the hits at the end.
+    """Yield a measurement with an `env` that enables the cache. Print the counts after the block.
 
-    The variables in the extension's settings keep their values.
+    Variables in the settings of the extension take precedence.
     """
     wrapped = caching.wrapped
     if env.get(DISTRIBUTE_VARIABLE) and not caching.cache.kind:

@@ -34,7 +34,7 @@ _ARCH_SETTING = re.compile(r"^[^#]*(?:-gencode|compute_\{?\w|TORCH_CUDA_ARCH_LIS
 
 @dataclass(frozen=True)
 class Project:
-    """A `folder` with setup.py or pyproject.toml. `shown` is the path of setup.py in messages."""
+    """A project with setup.py or pyproject.toml. `shown` is the path of setup.py for messages."""
 
     folder: Path
     shown: PurePath
@@ -131,8 +131,8 @@ def read_library_archs(
 def needs_device_code(job: ExtensionJob, unpacked: Path, recorded: Mapping[str, str]) -> bool:
     """Return True if a library of the wheel must contain device code.
 
-    It must if the settings require CUDA or the source has .cu files. A wheel that has .cu files and
-    no libraries compiles these files at first use, so it needs no device code.
+    This is the case if the settings require CUDA or the source has .cu files. A wheel of .cu files
+    without libraries needs no device code, because it compiles these files at first use.
     """
     if not job.targets or job.kind == "wheel":
         return False
@@ -213,7 +213,7 @@ def parse_nvcc_archs(command: str) -> MachineCode | None:
 
 @dataclass
 class ArchGuard:
-    """A check that nvcc compiles for all targets. If one is missing, it sets `stop` and `error`.
+    """A check that nvcc compiles for all targets. A missing target sets `stop` and `error`.
 
     `maker` is the version of the CUDA toolkit that compiles, or None if unknown.
     """

@@ -28,14 +28,14 @@ _COMPILER_VARIABLES = ("CC", "CXX", "CUDACXX", "PYTORCH_NVCC", *LAUNCHER_VARIABL
 
 
 def read_extension_environment(job: ExtensionJob) -> Mapping[str, str]:
-    """Return the shared environment of all extensions plus this one's variables and flags."""
+    """Return the shared environment of extensions, with variables and flags of this extension."""
     path = job.layout.compute_manifest_path("extension-env")
     environment = manifests.read_manifest(path, Environment)
     return merge_environment(job, environment.build_child_environment(shell.build_host_env()))
 
 
 def read_build_environment(job: ExtensionJob) -> Mapping[str, str]:
-    """Return the environment with the build requirements first on PYTHONPATH and PATH."""
+    """Return the environment of the build, with its requirements first on PYTHONPATH and PATH."""
     env, folder = dict(read_extension_environment(job)), locate_build_requirements(job)
     paths = {"PYTHONPATH": folder, "PATH": folder / "bin"} if folder.is_dir() else {}
     for name, path in paths.items():
@@ -101,12 +101,12 @@ def compute_job_count(
 
 
 def find_job_limit(job: ExtensionJob) -> int | None:
-    """Return the highest job count in the extension's env, or else `job.jobs`."""
+    """Return the highest job count in `job.env`, or `job.jobs` if `job.env` has none."""
     return max(_read_job_numbers(job).values(), default=job.jobs)
 
 
 def set_job_count(job: ExtensionJob, env: Mapping[str, str], jobs: int | None) -> dict[str, str]:
-    """Return `env` with at most `jobs` compilers, or without a job count if `jobs` is None."""
+    """Return `env` with job counts of at most `jobs`, or without job counts if `jobs` is None."""
     result = {name: value for name, value in env.items() if name not in JOB_COUNT_VARIABLES}
     if jobs is not None:
         numbers = _read_job_numbers(job)
@@ -125,7 +125,7 @@ def locate_forced_header(job: ExtensionJob) -> Path:
 
 
 def format_forced_header(includes: Sequence[str]) -> str:
-    """Return the text of a header that includes others. In C, it includes only the C headers."""
+    """Return the text of a header that includes `includes`. For C, it includes only C headers."""
     in_c = [f"{name[1:]}.h" if name in _C_HEADERS else name for name in includes]
     lines = ["#ifdef __cplusplus", *(f"#include <{name}>" for name in includes), "#else"]
     lines += [f"#include <{name}>" for name in in_c if name.endswith(".h")]
@@ -173,7 +173,7 @@ def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
 def _install_runtime_requirements(
     job: ExtensionJob, deps: DepsManifest, requirements: Iterable[str]
 ) -> None:
-    """Install the wheel's requirements. In a user's environment, only warn about missing ones."""
+    """Install the missing requirements, or only warn about them in an environment of the user."""
     installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
     if deps.overlay is None:
         installer.install_locked(job.locked)

@@ -22,7 +22,7 @@ from tasks.wheels.build_inputs import SourceInfo
 
 
 def resolve_wheel_requirement(job: ExtensionJob) -> tuple[str, str]:
-    """Return the requirement and the index of a job of kind `wheel`. "" is the default index."""
+    """Return the requirement of a job of kind `wheel`, and the index ("" is the default index)."""
     if job.pinned is None:
         return job.location, job.index
     tree = Path(manifests.read_manifest(job.pinned, SourceTree).tree)
@@ -100,7 +100,7 @@ def _describe_rejection(patch: Path, message: str) -> str:
 
 
 def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[str, str]]:
-    """Fetch the source tree or the wheel. Return its path, and its commit or digests."""
+    """Fetch the source or the wheel. Return the path, and the facts that identify the content."""
     work, tree = files.create_owned_folder(job.work), Path(job.tree)
     files.remove_owned(tree)
     match job.kind:
@@ -156,14 +156,14 @@ def format_edits_suffix(job: ExtensionJob, source: Mapping[str, str]) -> str:
 
 
 def read_commit_date(job: ExtensionJob) -> int:
-    """Return the commit time of the source, or 0 if it is not a git clone."""
+    """Return the commit time of a source of kind git, or 0 for any other kind."""
     return checkout_state.read_commit_time(job.clone) if job.kind == "git" else 0
 
 
 def _fetch_sdist(
     job: ExtensionJob, deps: DepsManifest, landing: Path, tree: Path
 ) -> dict[str, str]:
-    """Download and unpack an sdist. No code of the sdist runs before the patches are applied."""
+    """Download an sdist to `landing` and unpack it to `tree`, without running code of the sdist."""
     request = DownloadRequest(deps.python, job.location, "", landing, job.log, sdist=True)
     sdist = package_installer.download_distribution(request)
     artifact = files.read_artifact(sdist)

@@ -35,7 +35,7 @@ def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
 def find_extension_fact(
     extension: Extension, knowledge: Knowledge
 ) -> extension_facts.ExtensionFact | None:
-    """Return the known facts about the extension, found by its source or else its name, or None."""
+    """Return the known facts for the source of the extension, or else for its name."""
     labelled = extension_facts.find_extension(knowledge, extension.name)
     source = (extension.git or "", extension.ref, extension.sdist or "")
     same_source = extension_facts.find_extensions_by_source(knowledge, *source)

@@ -32,7 +32,7 @@ class ExtensionJob:
 
     From torchyard.lock: `commit` is the commit of `ref`, `locked_sha256` the digest of the sdist or
     wheel, `locked` and `locked_requires` the packages that the extension and its build require.
-    They are not in the fingerprint, since the installed packages may already match.
+    The fingerprint omits these fields, because the installed packages may already match.
     """
 
     layout: Layout
@@ -89,7 +89,7 @@ class ExtensionJob:
 
     @property
     def original(self) -> PurePath:
-        """Return the folder in which the user can edit the source; if it is patched, the copy."""
+        """Return the folder with the source that messages name; with patches, this is `tree`."""
         if self.patches:
             return self.tree
         return {"path": PurePath(self.location), "git": self.clone}.get(self.kind, self.tree)

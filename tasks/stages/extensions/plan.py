@@ -28,7 +28,7 @@ _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the prerequisites of each name, in build order. Raises `SettingsError` for a cycle."""
+    """Return the entries of `after` in build order. Raises `SettingsError` for a cycle."""
     names = {extension_facts.normalize_project_name(name): name for name in after}
 
     def find_prerequisite(name: str, of: str) -> str:

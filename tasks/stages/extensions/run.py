@@ -88,7 +88,7 @@ def build_invocation(
 
 
 def run(job: ExtensionJob) -> tuple[BuiltExtension]:
-    """Fetch, build, check and install the extension. A failed check keeps the installed wheel."""
+    """Fetch, build, check and install the extension. A failed check prevents the install."""
     if job.optional and (reason := _find_unreachable_reason(job)):
         return (_report_unreachable(job, reason),)
     deps = manifests.read_manifest(job.layout.compute_manifest_path("deps"), DepsManifest)
@@ -170,7 +170,7 @@ def _apply_known_settings(job: ExtensionJob) -> ExtensionJob:
 
 
 def _find_unreachable_reason(job: ExtensionJob) -> str:
-    """Return why a source of kind git or path is unreachable, or "" (always for other kinds)."""
+    """Return why a source of kind git or path is unreachable. The result is "" for other kinds."""
     if job.kind not in {"git", "path"}:
         return ""
     url = apply_mirror(job.location, job.mirrors)
