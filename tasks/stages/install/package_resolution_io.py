@@ -1,6 +1,6 @@
 """Resolve which packages to install into the user's environment, and unpack them.
 
-uv (or pip, if uv is missing) does both, because uv and pip rank package indexes differently.
+One program (uv, or pip if uv is missing) does both, because uv and pip rank indexes differently.
 """
 
 import json
@@ -69,7 +69,7 @@ def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
 
 
 def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWheel:
-    """Return the wheel with the digest of `artifact`: other wheels can have the same file name."""
+    """Return the wheel with the digest of `artifact`, because its file name may not be unique."""
     for path in sorted(Path(job.wheelhouse).rglob(artifact.name)):
         if path.stat().st_size == artifact.size and files.read_artifact(path) == artifact:
             break
@@ -162,7 +162,7 @@ _DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 @dataclass(frozen=True)
 class Installer:
-    """An installer for `target`. It runs `uv`, or the pip of the interpreter `pip` without uv."""
+    """An installer for `target`. It runs `uv`; if `uv` is None, it runs pip by the Python `pip`."""
 
     job: InstallJob
     target: TargetEnvironment
@@ -265,7 +265,7 @@ def _is_installed(wheel: SelectedWheel, record: InstallRecord | None) -> bool:
 def _list_missing_requirements(
     wheel: SelectedWheel, target: TargetEnvironment, built: set[str]
 ) -> Iterator[str]:
-    """Yield the requirements neither installed nor in `built`; warn about unsuitable versions."""
+    """Yield the requirements not in `built` and not installed; warn of unsuitable versions."""
     installed = target.list_versions()
     requirements = wheel_requirements_io.read_wheel_requirements(wheel.path, target.info.version)
     for requirement in requirements:

@@ -1,6 +1,6 @@
 """Query the user's environment through its interpreter, and list, compare and replace its files.
 
-A file is never overwritten in place, since it may be mapped or shared: a rename replaces the file.
+A file is replaced by a rename, never overwritten in place, because it may be mapped or shared.
 """
 
 import contextlib

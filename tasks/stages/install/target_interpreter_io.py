@@ -66,7 +66,7 @@ def is_program_name(into: str) -> bool:
 def find_interpreter(into: str, root: PurePath) -> Path:
     """Return the path of the interpreter `into`. Raises `SettingsError` if it is missing.
 
-    Links are not resolved: a venv's Python is a link. A relative path starts at `root`.
+    Links are not resolved, because a venv's Python is a link. Relative paths start at `root`.
     """
     path = Path(root, into)
     if is_program_name(into):
@@ -92,7 +92,7 @@ def find_python_in(folder: Path) -> Path | None:
 
 
 def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo:
-    """Run `python` and describe it. Raises `SettingsError` about `key` if it is not a Python."""
+    """Run the interpreter `python` and describe it. If that fails, `SettingsError` names `key`."""
     argv = (str(python), "-I", "-B", "-c", _INSPECT_CODE)
     env = shell.build_host_env()
     command = Command(argv, env, f"run {python}", timeout=_INSPECT_TIMEOUT)

@@ -229,7 +229,7 @@ _LIBRARY_NAME = re.compile(r"\.(so(\.\d+)*|dll|pyd)$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class CodeChecker:
-    """The checks whether the machine code of libraries runs on the targets of the job."""
+    """A checker that finds out if libraries have machine code for the targets of the job."""
 
     job: ValidateJob
     knowledge: Knowledge
@@ -303,7 +303,7 @@ class CodeChecker:
 
 
 def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
-    """Yield each library with device code except `kernels`, a library with two names only once."""
+    """Yield each library with device code except `kernels`; yield a library with two names once."""
     paths = {kernels.resolve()}
     for path in sorted(folder.rglob("*")):
         if _LIBRARY_NAME.search(path.name) and path.is_file() and path.resolve() not in paths:

@@ -122,7 +122,7 @@ def require_target_code(job: model.PrebuiltJob, wheel: Path) -> None:
     """Raise `MissingCodeError` if a target GPU cannot run the kernels of `wheel`.
 
     As in planning, the suffix of a target (as in sm_90a) is ignored. A library in an unknown format
-    causes only a warning, since the `validate` stage checks it later.
+    causes only a warning, because the `validate` stage checks it later.
     """
     if not job.targets:
         return

@@ -1,7 +1,7 @@
 """Find the needed libraries and the RPATH of each shared library in a built wheel.
 
-Libraries are read from the wheel, not the build directory: CMake rewrites RPATH when it installs
-a library. Programs in torch/bin are left out, since no import starts them.
+Libraries are read from the wheel, not from the build directory, because CMake rewrites RPATH when
+it installs a library. Programs in torch/bin are left out, because no import starts them.
 """
 
 import importlib.metadata
@@ -105,8 +105,8 @@ def _find_library_needs(
 ) -> list[LibraryNeed]:
     """Return each needed library and the file that the loader finds once the wheel is in `site`.
 
-    The result includes indirect needs. It names a needing library of the wheel by its name in the
-    wheel, others by their path. The search is in the build environment, which also imports torch.
+    Indirect needs are included. `library` of a need is a name in the wheel, or the path of a
+    library outside it. The search is in the build environment, in which torch is imported.
     """
     names = {str(site / name): name for name in library_linkage.sort_by_load_order(linkages)}
     python = os.path.realpath(deps.python)  # for a program, the loader resolves links in $ORIGIN

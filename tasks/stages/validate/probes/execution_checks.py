@@ -52,7 +52,7 @@ def capture_graph(torch, first):
 
 
 def compare_replays(torch, replay, first, second):
-    """Check that replays equal direct execution: of the first input, the second, then the first."""
+    """Check that three replays (first input, second, first again) equal direct execution."""
     for number, x in enumerate((first, second, first), start=1):
         if not torch.equal(replay(x), compute_graph_sample(x)):
             message = f"replay {number} of the CUDA graph differs from direct execution"

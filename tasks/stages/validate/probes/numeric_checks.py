@@ -196,8 +196,8 @@ def check_reduction(where):
 def compare_reduction(torch, name, view, dim):
     """Return the largest error of sum and mean as a share of the error bound.
 
-    Raises `WrongResultError` if the maximum is not exact. A sum of n numbers errs by at most (n -
-    1) u sum|x|, u = 2^-24, in any order (Higham 2002, section 4.2). A mean is rounded once or twice
+    Raises `WrongResultError` if the maximum is not exact. In any order, a sum of n numbers errs by
+    at most (n - 1) u sum|x|, u = 2^-24 (Higham 2002, section 4.2). A mean is rounded once or twice
     more.
     """
     reference = view.cpu().double()
