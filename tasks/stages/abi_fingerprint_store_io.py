@@ -15,7 +15,7 @@ _PARTS_SUFFIX = ".json.gz"
 
 
 def has_stored_parts(folder: PurePath, name: str) -> bool:
-    """Return True if `folder` has the details of the ABI fingerprint; update their file's time."""
+    """Return True if `folder` has the details of the fingerprint `name`, and mark them as used."""
     try:
         os.utime(_resolve_parts_path(folder, name))
     except OSError:

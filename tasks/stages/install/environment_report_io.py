@@ -1,6 +1,6 @@
-"""Print a JSON report on the user's environment. The interpreter of that environment runs this.
+"""Print a JSON report on the user's environment, as a script for the interpreter in it.
 
-Python 3.8 is enough. The argument is the folder with torchyard's copy of `packaging`.
+The script supports Python 3.8. Its argument is the folder with torchyard's copy of `packaging`.
 """
 
 import json
@@ -15,7 +15,7 @@ OUTPUT_PREFIX = "torchyard: "
 
 
 def describe_environment(packaging: str) -> dict[str, Any]:
-    """Return the version, wheel tags, folders and packages of the running interpreter."""
+    """Describe the running interpreter. `packaging` is the folder with the library `packaging`."""
     sys.path.insert(0, packaging)
     from packaging import markers, tags  # noqa: PLC0415 - from the given folder
 

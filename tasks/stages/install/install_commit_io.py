@@ -46,7 +46,7 @@ def _show_file_count(what: str, paths: Collection[str]) -> Iterator[str]:
 def _find_replaced_files(
     target: TargetEnvironment, staging: StagedPackages
 ) -> tuple[Mapping[str, InstalledDistribution], dict[str, str]]:
-    """Return the distributions to replace, and the new owner of each file to back up.
+    """Return the distributions to replace by name, and the owners of the files to back up by path.
 
     Raises `TorchyardError` if a file to replace belongs to an unknown package, or if a folder or a
     link is in the way.
@@ -76,7 +76,7 @@ def _find_replaced_files(
 
 
 def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
-    """Raise an error if a parent is a link or not a writable folder, or a new file is a folder."""
+    """Raise an error if a parent folder is a link or not writable, or a folder is in the way."""
     for folder in (prefix / name for name in sorted(list_parents(paths))):
         real = os.path.realpath(folder)
         if folder.is_symlink() or Path(real) != folder:
@@ -103,7 +103,7 @@ def back_up_files(
     wheels: Mapping[str, str],
     when: str,
 ) -> InstallRecord:
-    """Back up the files to replace. `stamp` is the backup folder, `wheels` has sha256 by name."""
+    """Back up all files to replace in `stamp`. `wheels` maps package names to sha256 of wheels."""
     prefix, backups = target.prefix, {}
     old, paths = _find_replaced_files(target, staging)
     for path in _show_file_count("backing up", sorted(paths)):
@@ -148,9 +148,9 @@ def swap_files(record: InstallRecord, staged: Path) -> None:
 class CommitResult:
     """The result of an install: the new content of replaced.json, and the paths of backups.
 
-    A rollback restores the backups in `originals`. It needs neither `superseded` (the backups of
-    packages that the user has replaced since) nor `edited` (files that the user changed or added
-    since the previous install).
+    A rollback restores only `originals`. `superseded` are backups of packages that the user has
+    replaced since the previous install, `edited` of files that the user has changed or added since
+    then.
     """
 
     result: InstallRecord
@@ -160,7 +160,7 @@ class CommitResult:
 
 
 def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitResult:
-    """Merge the record `before` (None for a first install) with the record `new`."""
+    """Merge the record `new` into the record `before`, which is None for a first install."""
     if before is None:
         return CommitResult(new, tuple(new.kept))
     parts, user_packages = {**before.parts, **new.parts}, set[str]()
@@ -208,7 +208,7 @@ def _classify_backup(
 
 
 def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
-    """Commit the pending install `new`, and return the new record and the moved backups."""
+    """Commit the pending install `new` in the backup folder `stamp`, and return the result."""
     commit, pending = compute_commit(journal.read_record(stamp), new), PENDING_BACKUP_FOLDER
     aside = f"{ASIDE_FOLDER}/{new.when}"
     moves = (
@@ -295,9 +295,10 @@ def restore_environment(stamp: Path) -> None:
 
 
 def restore_backup(stamp: Path, subfolder: str, record: InstallRecord) -> None:
-    """Remove the installed files and restore the backups in `subfolder`, if all are intact.
+    """Remove the installed files, and restore the backups in the folder `subfolder` of `stamp`.
 
-    Files of the user that are in the way are moved to a new folder in `stamp`, with a warning.
+    Raises `TorchyardError` if a backup is damaged. Files of the user that are in the way are moved
+    to a new folder in `stamp`, with a warning.
     """
     prefix, store = Path(record.prefix), stamp / subfolder
     aside = stamp / ASIDE_FOLDER / create_timestamp()
@@ -326,7 +327,7 @@ def restore_backup(stamp: Path, subfolder: str, record: InstallRecord) -> None:
 
 
 def _find_foreign_files(record: InstallRecord, store: Path) -> list[str]:
-    """Return the files of packages that the user installed over the packages of torchyard."""
+    """Return the files of packages that the user installed later in place of torchyard's."""
     prefix = Path(record.prefix)
     paths: dict[str, None] = {}
     for one in target_files.find_distributions(prefix, record.sites, record.parts).values():
@@ -337,7 +338,7 @@ def _find_foreign_files(record: InstallRecord, store: Path) -> list[str]:
 
 
 def _is_known_file(record: InstallRecord, path: str, store: Path) -> bool:
-    """Return True if the file at `path` is the installed one or the one that it replaced."""
+    """Return True if the file at `path` is the installed file or equals its backup in `store`."""
     target, backup = Path(record.prefix) / path, record.kept.get(path)
     if target_files.is_installed_file(target, record.placed.get(path)):
         return True
@@ -345,7 +346,7 @@ def _is_known_file(record: InstallRecord, path: str, store: Path) -> bool:
 
 
 def _displace_user_file(path: Path, to: Path) -> bool:
-    """Move the user's file to `to` and return True, or delete bytecode and return False."""
+    """Delete the file if it is bytecode, else move it to `to`. Return True if it was moved."""
     if is_bytecode(path.as_posix()):
         path.unlink(missing_ok=True)
         return False
@@ -357,7 +358,7 @@ def _displace_user_file(path: Path, to: Path) -> bool:
 
 
 def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) -> bool:
-    """Restore or remove the file at `path`. Return True if a file of the user was moved away."""
+    """Restore the file from `store`, or remove it. Return True if a user's file went to `aside`."""
     target, backup = Path(record.prefix) / path, record.kept.get(path)
     is_unchanged = target_files.is_installed_file(target, record.placed.get(path))
     if backup and not is_unchanged and target_files.is_original_file(target, backup, store / path):
@@ -377,7 +378,7 @@ def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) ->
 
 @contextmanager
 def lock_environment(builds: PurePath, prefix: PurePath) -> Iterator[None]:
-    """Lock the environment `prefix` against installs from other profiles of this checkout."""
+    """Lock the environment `prefix`, so that no other profile of this checkout installs into it."""
     path = Path(builds, ".installing", f"{compute_text_sha256(str(prefix))[:16]}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)

@@ -18,7 +18,7 @@ STAGING_FOLDER = f"{PENDING_FOLDER}/staged"
 
 @dataclass(frozen=True)
 class BackupFile:
-    """A backup of a file that package `owner` replaces. `link` is a link's target, else ""."""
+    """The backup of a file that `owner` replaces. `link` is the target of a link, "" for a file."""
 
     owner: str
     sha256: str
@@ -37,7 +37,7 @@ class InstalledFile:
 
 @dataclass(frozen=True)
 class DistributionChange:
-    """A changed distribution: the versions `before` ("" if it was not installed) and `after`.
+    """The change of a distribution from version `before` ("" if not installed) to version `after`.
 
     `record_before` and `record` are the sha256 of the old and the new RECORD, `path` is the path of
     the new RECORD. `wheel` is the sha256 of the wheel in the wheelhouse, "" for a package from an
@@ -96,7 +96,7 @@ def read_record(stamp: Path) -> InstallRecord | None:
 
 
 def read_pending(stamp: Path) -> PendingInstall | None:
-    """Return the pending install, or None if no unfinished install has begun to change files."""
+    """Return the pending install, which may have changed files, or None if there is none."""
     return _read_journal(stamp / JOURNAL_FILE, PendingInstall)
 
 
@@ -111,7 +111,7 @@ def _read_journal(path: Path, kind: type[T]) -> T | None:
 
 
 def read_latest_record(stamp: Path) -> InstallRecord | None:
-    """Return the record of the last finished install, or else of the pending one, or None."""
+    """Return the record of finished installs, else of the pending one; None if neither exists."""
     pending = read_pending(stamp)
     return read_record(stamp) or (pending.exchange if pending else None)
 
@@ -122,7 +122,7 @@ def is_environment_gone(record: InstallRecord) -> bool:
 
 
 def find_stamp(replaced: PurePath, prefix: PurePath, sites: tuple[str, ...]) -> Path | None:
-    """Return the backup folder of an environment, or None if nothing was installed into it."""
+    """Return the backup folder of the environment `prefix`; None if nothing was installed there."""
     records = ((stamp, read_latest_record(stamp)) for stamp in list_stamps(replaced))
     target = (str(prefix), sites)
     return next((stamp for stamp, r in records if r and (r.prefix, r.sites) == target), None)

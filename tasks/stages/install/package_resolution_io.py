@@ -1,6 +1,6 @@
 """Resolve which packages to install into the user's environment, and unpack them.
 
-uv (or pip, if uv is missing) does both, because uv and pip rank package indexes differently.
+One program (uv, or pip if uv is missing) does both, because uv and pip rank indexes differently.
 """
 
 import json
@@ -69,7 +69,7 @@ def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
 
 
 def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWheel:
-    """Return the wheel with the artifact's digest; another wheel can have the same file name."""
+    """Return the wheel with the digest of `artifact`, because its file name may not be unique."""
     for path in sorted(Path(job.wheelhouse).rglob(artifact.name)):
         if path.stat().st_size == artifact.size and files.read_artifact(path) == artifact:
             break
@@ -87,7 +87,7 @@ def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWhee
 
 
 def require_compatible_target(target: TargetEnvironment, wheels: Iterable[SelectedWheel]) -> None:
-    """Raise `TorchyardError` for a managed or unwritable environment, or an unsuitable wheel."""
+    """Raise `TorchyardError` if `target` is managed, not writable, or does not support a wheel."""
     info = target.info
     if info.managed:
         message = f"{target.python} is managed by the system, which forbids installs"
@@ -105,7 +105,7 @@ def require_compatible_target(target: TargetEnvironment, wheels: Iterable[Select
 
 
 def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) -> Iterator[str]:
-    """Yield warnings before an install of the packages `coming` (normalized name → version)."""
+    """Yield a warning for each problem that an install of `coming` (name → version) can cause."""
     meta = target.prefix / "conda-meta"
     has_conda_torch = any(meta.glob("pytorch-[0-9]*.json")) or any(meta.glob("libtorch-*.json"))
     for one in target.info.distributions:
@@ -123,7 +123,7 @@ def list_install_warnings(target: TargetEnvironment, coming: Mapping[str, str]) 
 
 
 def describe_conflicts(info: EnvironmentInfo, coming: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each kept package that requires another version of a package in `coming`."""
+    """Yield a line for each kept package that conflicts with a package version in `coming`."""
     for one in sorted(info.distributions, key=lambda one: one.name):
         package = canonicalize_name(one.name)
         for requirement in parse_requirements(() if package in coming else one.requires):
@@ -142,7 +142,7 @@ def describe_conflicts(info: EnvironmentInfo, coming: Mapping[str, str]) -> Iter
 def require_expected_packages(
     before: TargetEnvironment, after: TargetEnvironment, coming: Mapping[str, str]
 ) -> None:
-    """Raise `BadArtifactError` unless `after` has the packages of `before`, updated by `coming`."""
+    """Raise `BadArtifactError` unless the install changed exactly the packages in `coming`."""
     expected, installed = {**before.list_versions(), **coming}, after.list_versions()
     differences = [
         f"{n} {installed.get(n, 'is missing')} (expected: {expected.get(n, 'not installed')})"
@@ -162,7 +162,7 @@ _DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 @dataclass(frozen=True)
 class Installer:
-    """An installer of packages into `target`. If `uv` is None, the interpreter `pip` runs pip."""
+    """An installer for `target`. It runs `uv`; if `uv` is None, it runs pip by the Python `pip`."""
 
     job: InstallJob
     target: TargetEnvironment
@@ -228,7 +228,7 @@ def resolve_requirements(
 def resolve_install(
     installer: Installer, wheels: Sequence[SelectedWheel], record: InstallRecord | None
 ) -> Mapping[str, str]:
-    """Return the package versions to install. Extensions never replace installed dependencies."""
+    """Return the versions to install by name. Extensions never replace an installed dependency."""
     target, built = installer.target, {one.name for one in wheels}
     new_wheels = {one.name: one.version for one in wheels if not _is_installed(one, record)}
     torch, *others = wheels
@@ -255,7 +255,7 @@ def resolve_install(
 
 
 def _is_installed(wheel: SelectedWheel, record: InstallRecord | None) -> bool:
-    """Return True if this wheel is installed, with an unchanged RECORD."""
+    """Return True if `record` contains this wheel, and the RECORD of the package is unchanged."""
     part = record.parts.get(wheel.name) if record else None
     if not record or not part or part.wheel != wheel.sha256:
         return False
@@ -265,7 +265,7 @@ def _is_installed(wheel: SelectedWheel, record: InstallRecord | None) -> bool:
 def _list_missing_requirements(
     wheel: SelectedWheel, target: TargetEnvironment, built: set[str]
 ) -> Iterator[str]:
-    """Yield the wheel's requirements that are not installed. Warn about an unsuitable version."""
+    """Yield the requirements not in `built` and not installed; warn of unsuitable versions."""
     installed = target.list_versions()
     requirements = wheel_requirements_io.read_wheel_requirements(wheel.path, target.info.version)
     for requirement in requirements:

@@ -31,7 +31,10 @@ _BYTES_PER_MIB = 2**20
 
 @dataclass(frozen=True)
 class InstallOrder:
-    """An install of the wheels `chosen`. `versions` are all packages, `stamp` the backup folder."""
+    """An install: `versions` maps the names of the packages to install to their versions.
+
+    `chosen` are the wheels that the profile built. `stamp` is the folder for backups.
+    """
 
     installer: Installer
     chosen: Sequence[SelectedWheel]
@@ -40,9 +43,10 @@ class InstallOrder:
 
 
 def estimate_unpacked_mib(order: InstallOrder) -> int:
-    """Estimate the unpacked MiB of the packages to install, from the wheels or costs.yaml.
+    """Estimate the MiB that the unpacked packages of an install need on the disk.
 
-    A package that the build environment has as hard links to uv's cache takes no extra space.
+    The size of a built wheel is known, other sizes are in costs.yaml. Packages that uv can
+    hard-link from its cache count as 0.
     """
     sizes = {one.name: one.size // _BYTES_PER_MIB for one in order.chosen}
     site = Path(manifests.read_manifest(order.installer.job.wheel, Wheel).folder).parent
@@ -56,7 +60,7 @@ def estimate_unpacked_mib(order: InstallOrder) -> int:
 
 
 def is_same_disk(one: Path, other: Path) -> bool:
-    """Return True if both paths are on one disk. A missing path counts as its nearest parent."""
+    """Return True if both paths are on one disk. For a missing path, its nearest parent counts."""
     return len({files.find_existing_ancestor(path).stat().st_dev for path in (one, other)}) == 1
 
 
@@ -83,7 +87,7 @@ sys.exit(failed)
 def require_imports(job: InstallJob, target: TargetEnvironment, version: str) -> None:
     """Import torch and the extensions. Raises `BadArtifactError` on failure or a wrong version.
 
-    An import that fails only because there is no GPU driver is a warning.
+    An import that fails only because there is no GPU driver causes a warning instead.
     """
     show_progress(f"importing torch with {target.python}")
     manifest = manifests.read_manifest(job.environment, Environment)
@@ -120,7 +124,7 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
 def _check_import_failures(
     target: TargetEnvironment, lines: Sequence[str], error: CommandFailedError
 ) -> None:
-    """Raise `BadArtifactError` for the first failed import. A missing GPU driver is a warning."""
+    """Raise `BadArtifactError` for the first failed import; for a missing GPU driver, only warn."""
     begins = [number for number, line in enumerate(lines) if line.startswith("importing ")]
     outputs = [lines[begin:end] for begin, end in pairwise([*begins, len(lines)])]
     tried = [(output[0].removeprefix("importing "), output) for output in outputs]
@@ -137,7 +141,7 @@ def _check_import_failures(
 
 
 def apply_install(order: InstallOrder) -> InstallRecord:
-    """Install and return the record. Any failure restores the previous packages."""
+    """Install the packages and return the record. After a failure, restore the old packages."""
     stamp, job, target = order.stamp, order.installer.job, order.installer.target
     try:
         staging = _unpack_packages(order)
@@ -193,7 +197,7 @@ def _unpack_packages(order: InstallOrder) -> StagedPackages:
 
 
 def _describe_location(order: InstallOrder, folder: Path) -> str:
-    """Return `install.into: VALUE`, preceded by `folder` if the folder is on another disk."""
+    """Return `install.into: VALUE`, and name `folder` if it is not on the environment's disk."""
     location, prefix = f"install.into: {order.installer.job.into}", order.installer.target.prefix
     is_same = folder == prefix or is_same_disk(folder, prefix)
     return location if is_same else f"{folder}, for {location}"
@@ -245,8 +249,8 @@ def _install_wheels(
 ) -> InstallRecord | None:
     """Install the wheels that are not installed yet, and return the record of all installs.
 
-    Raises `TorchyardError` if another profile has installed torch there: only one profile can
-    restore an environment.
+    Raises `TorchyardError` if another profile has installed torch into this environment, because
+    only one profile can restore it.
     """
     for other in sorted(Path(job.builds).glob("*/replaced")):
         if other != Path(job.replaced) and (

@@ -1,6 +1,6 @@
 """Query the user's environment through its interpreter, and list, compare and replace its files.
 
-A file is never overwritten in place, since it may be mapped or shared: a rename replaces the file.
+A file is replaced by a rename, never overwritten in place, because it may be mapped or shared.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _QUERY_TIMEOUT = 120.0  # seconds: there may be thousands of packages on a cold 
 
 @dataclass(frozen=True)
 class Distribution:
-    """An installed package. `requires` is its Requires-Dist, `installer` is "pip" or "conda"."""
+    """An installed package. `installer` is the program that installed it, such as "conda"."""
 
     name: str
     version: str
@@ -61,19 +61,19 @@ class EnvironmentInfo:
 
 @dataclass(frozen=True)
 class TargetEnvironment:
-    """The environment of the interpreter `python`. Links in `prefix` are resolved."""
+    """The environment of the interpreter `python`, described by `info`."""
 
     python: str
     info: EnvironmentInfo
 
     @property
     def prefix(self) -> Path:
-        """Return the root folder of the environment."""
+        """Return the root folder of the environment, with symbolic links resolved."""
         return Path(self.info.prefix)
 
     @cached_property
     def sites(self) -> tuple[str, ...]:
-        """Return the site-packages folders relative to the prefix; raise an error for others."""
+        """Return the site-packages folders relative to the prefix; fail if one is outside it."""
         return tuple({self._resolve_below(p): 0 for p in (self.info.platlib, self.info.purelib)})
 
     def list_links(self) -> Mapping[str, str]:
@@ -125,12 +125,12 @@ def query_environment(python: PurePath) -> TargetEnvironment:
 
 
 def read_link(link: Path) -> str:
-    """Return the target of a link as text. A Path would drop a leading "./"."""
+    """Return the target of a link as text, because a Path would drop a leading "./"."""
     return os.readlink(link)  # noqa: PTH115
 
 
 def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
-    """Return True if the file is unchanged since the install; False if `placed` is None."""
+    """Return True if `path` is still the installed file `placed`; False if `placed` is None."""
     if placed is None or not os.path.lexists(path):
         return False
     status = path.lstat()
@@ -141,7 +141,7 @@ def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
 
 
 def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) -> bool:
-    """Return True if `path` is the file that `backup` describes. `store` is the copy, if any."""
+    """Return True if `path` has the content that `backup` records. `store` is the backup itself."""
     if backup.link or path.is_symlink():
         return path.is_symlink() and read_link(path) == backup.link
     if not path.is_file():
@@ -154,7 +154,7 @@ def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) 
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Hard-link a file, or copy it with its time and mode. Copy a symbolic link as a link."""
+    """Hard-link a file; if that fails, copy it with time and mode. A symbolic link stays a link."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     if source.is_symlink():
@@ -167,7 +167,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def replace_file(source: Path, target: Path) -> None:
-    """Replace `target` with a hard link to `source`, or with a copy."""
+    """Replace `target` with a hard link to `source`, or with a copy if hard-linking fails."""
     part = target.with_name(TEMPORARY_NAME)
     link_or_copy(source, part)
     files.replace_path(part, target)
@@ -181,7 +181,7 @@ def list_bytecode(path: Path) -> Iterator[Path]:
 
 
 def remove_empty_folders(prefix: Path, folders: Iterable[str]) -> None:
-    """Remove empty folders, the deepest first, and temporary files that a SIGKILL left."""
+    """Remove those of `folders` that are empty, and temporary files that a SIGKILL left in them."""
     for name in sorted(folders, key=lambda name: name.count("/"), reverse=True):
         (prefix / name / TEMPORARY_NAME).unlink(missing_ok=True)
         for folder in (prefix / name / "__pycache__", prefix / name):
@@ -197,9 +197,9 @@ def list_parents(paths: Iterable[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class StagedPackages:
-    """The unpacked packages. `versions` and `records` (paths of RECORD) are by normalized name.
+    """The unpacked packages: versions and paths of RECORD by normalized package name.
 
-    `placed` maps the path of each unpacked file to its facts. Paths are relative to the prefix.
+    Paths are relative to the prefix. `placed` maps each unpacked file to its size, time and digest.
     """
 
     versions: Mapping[str, str]
@@ -208,7 +208,7 @@ class StagedPackages:
 
 
 def prepare_staging(staged: Path, links: Mapping[str, str]) -> None:
-    """Create the folder `staged` with the same links as the prefix, so that all paths match."""
+    """Create `staged` with the links of the prefix, so that relative paths are the same in both."""
     staged.mkdir(parents=True)
     for link, folder in links.items():
         (staged / folder).mkdir(parents=True, exist_ok=True)
@@ -242,7 +242,7 @@ def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
 
 
 def _resolve_below_prefix(prefix: Path, site: Path, name: str) -> str | None:
-    """Return the path of the RECORD entry `name` relative to `prefix`, or None if it is outside."""
+    """Return the RECORD entry `name` of `site` relative to `prefix`; None if it is outside."""
     path = Path(os.path.normpath(site / name))
     return path.relative_to(prefix).as_posix() if path.is_relative_to(prefix) else None
 
@@ -252,11 +252,11 @@ _INFO_SUFFIXES = (".dist-info", ".egg-info", ".egg-link", ".egg")
 
 @dataclass(frozen=True)
 class InstalledDistribution:
-    """A distribution of the environment, which can be installed more than once.
+    """An installed distribution. Several versions of it can be in the environment.
 
-    `infos` are the dist-info folders, or the egg-info and egg files of older tools. `version` joins
-    all versions. `listed` maps an info without RECORD to the files that conda lists, relative to
-    the prefix.
+    `infos` are its dist-info folders, or the egg-info and egg files of older tools. `version` joins
+    all versions. `listed` maps each info without RECORD to the files that conda lists for it,
+    relative to the prefix.
     """
 
     name: str
@@ -266,13 +266,13 @@ class InstalledDistribution:
 
     @property
     def unrecorded_infos(self) -> tuple[Path, ...]:
-        """Return the infos with unknown files: those without RECORD that conda does not list."""
+        """Return the infos whose files are unknown: neither a RECORD nor conda lists them."""
         unlisted = (info for info in self.infos if info not in self.listed)
         return tuple(info for info in unlisted if not (info / "RECORD").is_file())
 
     @property
     def record_digest(self) -> str:
-        """Return the sha256 of the RECORD, or "" if it is missing or there are several infos."""
+        """Return the sha256 of RECORD, or "" if it is missing or `infos` has several entries."""
         return compute_record_digest(self.infos[0] / "RECORD") if len(self.infos) == 1 else ""
 
 
@@ -284,7 +284,7 @@ def compute_record_digest(record: Path) -> str:
 def find_distributions(
     prefix: Path, sites: Iterable[str], names: Iterable[str]
 ) -> Mapping[str, InstalledDistribution]:
-    """Return the installed distributions with these normalized names."""
+    """Return the installed distributions whose normalized names are in `names`, by name."""
     requested, infos_by_name = set(names), dict[str, list[Path]]()
     for info, name in (one for site in sites for one in list_site_infos(prefix / site)):
         if name in requested:
@@ -317,7 +317,7 @@ def _list_conda_files(prefix: Path, info: Path) -> tuple[str, ...]:
 
 
 def list_site_infos(site: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the info of each distribution in a site-packages folder, and its normalized name."""
+    """Yield the metadata path and the normalized name of each distribution in `site`."""
     for info in sorted(site.iterdir()) if site.is_dir() else ():
         if info.suffix in _INFO_SUFFIXES:
             name = info.stem if info.suffix == ".egg-link" else info.stem.partition("-")[0]
@@ -325,7 +325,7 @@ def list_site_infos(site: Path) -> Iterator[tuple[Path, str]]:
 
 
 def list_distribution_files(prefix: Path, one: InstalledDistribution) -> Iterator[str]:
-    """Yield all files of a distribution, including bytecode, relative to `prefix`."""
+    """Yield all files of the distribution `one`, including bytecode, relative to `prefix`."""
     for info in one.infos:
         record = info / "RECORD"
         text = record.read_text(encoding="utf-8") if record.is_file() else ""

@@ -66,7 +66,7 @@ def is_program_name(into: str) -> bool:
 def find_interpreter(into: str, root: PurePath) -> Path:
     """Return the path of the interpreter `into`. Raises `SettingsError` if it is missing.
 
-    Links are not resolved: a venv's Python is a link. A relative path starts at `root`.
+    Links are not resolved, because a venv's Python is a link. Relative paths start at `root`.
     """
     path = Path(root, into)
     if is_program_name(into):
@@ -85,14 +85,14 @@ def find_interpreter(into: str, root: PurePath) -> Path:
 
 
 def find_python_in(folder: Path) -> Path | None:
-    """Return the Python of the environment in a folder, or in its .venv or venv, or None."""
+    """Return the Python of the environment in `folder`, `folder`/.venv or `folder`/venv, if any."""
     places = (Path("bin", "python"), Path("Scripts", "python.exe"), Path("python.exe"))
     candidates = (folder / name / place for name in ("", ".venv", "venv") for place in places)
     return next((path for path in candidates if path.is_file()), None)
 
 
 def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo:
-    """Run `python` and describe it. Raises `SettingsError` about `key` if it is not a Python."""
+    """Run the interpreter `python` and describe it. If that fails, `SettingsError` names `key`."""
     argv = (str(python), "-I", "-B", "-c", _INSPECT_CODE)
     env = shell.build_host_env()
     command = Command(argv, env, f"run {python}", timeout=_INSPECT_TIMEOUT)
@@ -120,8 +120,8 @@ def check_install_target(
 ) -> None:
     """Raise `SettingsError` if nothing can be installed into the environment in install.into.
 
-    `doit_prefixes` are the environments of the Python that runs doit. A program name on PATH may
-    not select one of them: in an active venv, `python` would be the one that runs torchyard.
+    `doit_prefixes` are the environments of the Python that runs doit. A program name on PATH must
+    not select any of these, because in an active venv `python` is the one that runs torchyard.
     """
     into = settings.install.into
     if into is None:

@@ -45,9 +45,10 @@ class SourceTree:
     """The manifest source.json: the current state of the tree.
 
     For a checkout, `submodules` are the commits of the submodules by path, and `edits` is a digest
-    of all differences from `commit`, including patches ("" if there are none). For any other tree,
-    `digest` is the sha256 of the archive or a digest of the files; `edits` is set for an edited
-    archive. `patches` are the sha256 of the applied patches, `date` is the commit's Unix time or 0.
+    of all differences from `commit`, including patches ("" if there are none). For an archive,
+    `digest` is its sha256, and `edits` a digest of the unpacked files if they were edited. For a
+    folder, `digest` is a digest of the files. `patches` are the sha256 of the applied patches,
+    `date` is the commit's Unix time or 0.
     """
 
     tree: str

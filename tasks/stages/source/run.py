@@ -26,7 +26,7 @@ _SOURCE_HINTS: Mapping[SourceKind, str] = {
 
 @dataclass(frozen=True)
 class TreeSnapshot:
-    """The content of seen.json: the commit and date of a tree, or digests of archive and files."""
+    """The content of seen.json: commit and date of a checkout, or digests of archive and files."""
 
     tree: str
     commit: str = ""
@@ -38,8 +38,8 @@ class TreeSnapshot:
 def run(job: SourceJob) -> tuple[SourceTree]:
     """Provide the requested tree, changing only what is necessary, and return its state.
 
-    Raises `FetchError`, `BadArtifactError`, `LostEditsError` if the user's edits would be lost, and
-    `TorchyardError` if the tree has merge conflicts.
+    Raises `LostEditsError` if the user's edits would be lost, and `TorchyardError` if the tree has
+    merge conflicts. Also raises `FetchError` and `BadArtifactError`.
     """
     files.create_owned_folder(job.state)
     local_changes.require_merged(job.tree, f"source.{job.kind}")
@@ -113,7 +113,7 @@ def _find_in_other_builds(job: SourceJob, name: str) -> Iterator[Path]:
 
 
 def _rename_old_tree(job: SourceJob) -> None:
-    """Rename the existing tree instead of deleting it: it may contain the user's work."""
+    """Rename the existing tree instead of deleting it, because it may contain the user's work."""
     tree, number = Path(job.tree), 1
     while (backup := tree.with_name(f"{tree.name}.{number}")).exists():
         number += 1
@@ -125,7 +125,7 @@ def _rename_old_tree(job: SourceJob) -> None:
 def _require_pytorch(job: SourceJob) -> None:
     """Raise `TorchyardError` if the tree is not PyTorch; warn if its release differs from the plan.
 
-    For source.path, this warning was already printed when the settings were loaded.
+    With source.path there is no warning, because loading the settings has already printed it.
     """
     tree = Path(job.tree)
     if missing := source_checks_io.list_missing_files(tree):
@@ -182,7 +182,7 @@ def _write_snapshot(job: SourceJob, snapshot: TreeSnapshot) -> None:
 
 
 def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
-    """Return the user's changes in each changed tree of the folder `state`, by the tree's path."""
+    """Return the kinds of user changes (such as "edits") by path of each edited tree in `state`."""
     trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # pytorch.1 is a renamed tree
     changes: dict[Path, tuple[str, ...]] = {}
     for tree in sorted(trees):

@@ -54,7 +54,7 @@ _ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", "
 
 
 def check_source_settings(settings: Settings, root: Path) -> None:
-    """Raise `SettingsError` for the first invalid source setting. Paths start at `root`."""
+    """Raise `SettingsError` for the first invalid source setting. Paths are relative to `root`."""
     source = settings.source
     if settings.torch.strategy in {"prebuilt", "existing"}:
         return

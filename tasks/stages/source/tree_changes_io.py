@@ -67,8 +67,8 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[s
     """Remove the first patch that is no longer in the tree, and all later ones, from the record.
 
     The user's `git stash` or `git checkout .` reverts patches without updating the record. A patch
-    is missing if it cannot be reverted, and either it can be applied or its files are as committed.
-    Otherwise later edits, or a pull, changed the same lines, so the patch stays in the record.
+    that cannot be reverted is missing if it can be applied, or if its files are as committed. If
+    neither is true, a later edit or pull changed the same lines, and the patch stays.
     """
     series = read_applied_patches(tree, state)
     for number, digest in enumerate(series):
@@ -83,7 +83,7 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[s
 
 
 def revert_patches(tree: PurePath, state: PurePath, log: PurePath, keep: int = 0) -> None:
-    """Revert all patches after the first `keep`. Raises `LostEditsError` if lines were edited."""
+    """Revert all but the first `keep` patches. Raises `LostEditsError` if this would lose edits."""
     local_changes.restore_patched_files(tree, _resolve_patch_backup(state))
     series = read_applied_patches(tree, state)
     for number in range(len(series), keep, -1):
@@ -187,7 +187,7 @@ def describe_tree_changes(
 
 
 def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a message if the user checked out other commits of submodules, except `stale` ones."""
+    """Yield a message if the user checked out other commits in submodules that are not `stale`."""
     changed = {*clones.list_changed_submodules(job.tree)} if job.submodules else set()
     if names := sorted(changed - {*stale}):
         yield (

@@ -38,7 +38,7 @@ _KIND_BY_SUFFIX = {
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """A process of the probe. `failure` is empty if it ended normally; `hung` means a timeout."""
+    """A finished process of the probe. `failure` is "" for a normal end; `hung` means a timeout."""
 
     lines: tuple[str, ...]
     failure: str = ""
@@ -47,9 +47,9 @@ class ProbeRun:
 
 @dataclass(frozen=True)
 class ProbeOutput:
-    """The output of the probe's processes.
+    """The output of all processes of the probe.
 
-    `lines` are the result lines, and `crashes` the processes that ended early, by check name.
+    `lines` maps check names to result lines, `crashes` maps them to the processes that ended early.
     `hung` is the number of timeouts. `stop_reason` is empty if all checks were run.
     """
 
@@ -60,7 +60,7 @@ class ProbeOutput:
 
     @property
     def no_gpu_reason(self) -> str | None:
-        """The reason why there is no GPU: empty if there is one, None if the probe did not tell."""
+        """The reason why there is no GPU: "" if there is one, None if the probe ended too early."""
         return self.lines["gpu"]["detail"] if "gpu" in self.lines else None
 
 
@@ -77,7 +77,7 @@ def parse_probe_lines(lines: Iterable[str]) -> dict[str, Mapping[str, str]]:
 def collect_probe_output(
     run_process: Callable[[Sequence[str]], ProbeRun], checks: Sequence[str]
 ) -> ProbeOutput:
-    """Run every check in order; after a crash, `run_process` runs the remaining checks."""
+    """Run the checks in order. After a crash, a new process runs the remaining checks."""
     lines: dict[str, Mapping[str, str]] = {}
     crashes: dict[str, ProbeRun] = {}
     hung, remaining = 0, list(checks)
@@ -133,8 +133,8 @@ def check_coverage(  # noqa: PLR0913, PLR0917
 ) -> ValidationResult:
     """Check that `code` runs on every target, and report how: native, compatible or ptx.
 
-    `source` is the library's name for messages, `maker` the CUDA release that compiled the code, or
-    None if it is unknown.
+    `source` names the library in messages. `maker` is the CUDA release that compiled the code, None
+    if that is unknown.
     """
     if not targets:
         return ValidationResult(name, "not run", NO_TARGET)
@@ -153,9 +153,10 @@ def check_coverage(  # noqa: PLR0913, PLR0917
 def fail_without_cuda(
     checks: Iterable[ValidationResult], cuda: str, build_command: str
 ) -> list[ValidationResult]:
-    """Return the results for a torch without CUDA that replaced one for CUDA `cuda`.
+    """Adjust the checks, because a torch without CUDA has replaced the torch for CUDA `cuda`.
 
-    The check named "cuda" fails even if it was not requested: checks on the CPU prove nothing.
+    The check named "cuda" fails even if it was not requested, because checks on the CPU prove
+    nothing.
     """
     detail = f"torch has no CUDA: another installation replaced the torch for CUDA {cuda}"
     remedy = f"install torch again: {build_command}"
@@ -197,7 +198,7 @@ def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationRe
 def select_checks(
     checks: Iterable[ValidationResult], names: Sequence[str]
 ) -> tuple[ValidationResult, ...]:
-    """Return failed checks that are not in `names`, then the checks in the order of `names`."""
+    """Return the failed checks outside of `names`, then the checks in `names`, in that order."""
 
     def find_place(check: ValidationResult) -> int:
         suffixes = _KIND_BY_SUFFIX.items()

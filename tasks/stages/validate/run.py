@@ -42,7 +42,7 @@ def read_extensions(job: ValidateJob) -> tuple[dict[str, BuiltExtension], dict[s
 def build_missing_checks(
     job: ValidateJob, missing: Mapping[str, str]
 ) -> Iterator[ValidationResult]:
-    """Yield the checks of each missing extension: the first as failed, the others as not run."""
+    """Yield, for each missing extension, the first check as failed and the others as not run."""
     for name, reason in missing.items():
         smoke = [("extensions", "smoke check")] if name in job.smokes else []
         kinds = [("extensions", "import"), ("machine_code", "machine code"), *smoke]
@@ -56,7 +56,7 @@ def build_missing_checks(
 
 
 def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
-    """Return the error and the hint of an extension's last build, or None if it did not fail."""
+    """Return the error and the hint if the last build of an extension failed, else None."""
     runs = run_record_io.read_runs(job.layout.build / "records" / "runs")
     records = (record for run in runs for record in run.stages)
     record = next((record for record in records if record.name == f"extensions:{name}"), None)
@@ -71,7 +71,7 @@ def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
 def check_extension_abis(
     job: ValidateJob, built: Mapping[str, BuiltExtension]
 ) -> Iterator[ValidationResult]:
-    """Check that each extension was built for this torch: one for another torch may crash."""
+    """Check that each extension was built for the installed torch, because others may crash."""
     manifest = job.layout.compute_manifest_path("surface")
     if "extensions" not in job.checks or not Path(manifest).is_file():
         return
@@ -87,7 +87,7 @@ def check_extension_abis(
 
 
 def list_validation_warnings(job: ValidateJob) -> tuple[str, ...]:
-    """Return a warning if the build does not match the settings; empty if it does."""
+    """Return a warning if the build does not match the settings, else an empty tuple."""
     missing = {path for path in job.extensions.values() if not Path(path).is_file()}
     details = "; ".join(
         f"{stage.name}: {format_short_reasons(reasons)}"

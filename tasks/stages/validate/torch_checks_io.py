@@ -104,7 +104,7 @@ def _list_probe_checks(job: ValidateJob, built: Mapping[str, BuiltExtension]) ->
 def collect_probe_checks(
     job: ValidateJob, wheel: Wheel, output: ProbeOutput, built: Mapping[str, BuiltExtension]
 ) -> list[ValidationResult]:
-    """Return the results of the probe, including the check of torch's archs for the targets."""
+    """Return the results of the probe, and check that torch's archs cover the targets."""
     knowledge = load_knowledge(Path(job.layout.config, "knowledge"))
     names = ["import", *_list_probe_checks(job, built)]
     results = [build_probe_check(name, output) for name in names]
@@ -229,7 +229,7 @@ _LIBRARY_NAME = re.compile(r"\.(so(\.\d+)*|dll|pyd)$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class CodeChecker:
-    """Checks whether the machine code of libraries runs on the targets of the job."""
+    """A checker that finds out if libraries have machine code for the targets of the job."""
 
     job: ValidateJob
     knowledge: Knowledge
@@ -255,7 +255,7 @@ class CodeChecker:
         return self._add_reader_name(combine_checks(name, parts))
 
     def check_extension(self, extension: BuiltExtension, maker: str | None) -> ValidationResult:
-        """Check the libraries of an extension. `maker` is the CUDA release that compiled it."""
+        """Check the libraries of an extension. `maker` is the CUDA release that compiled them."""
         name = f"{extension.name}: machine code"
         if extension.status == "unreachable":
             return ValidationResult(name, "not run", _UNREACHABLE)
@@ -278,8 +278,8 @@ class CodeChecker:
     ) -> ValidationResult:
         """Check that the library has code for every target.
 
-        A library of torch covers only the archs for which most kernels have code. A `secondary`
-        library fails only if it cannot be read.
+        In a library of torch, an arch counts only if most kernels have code for it. With the role
+        `secondary`, the check fails only if the library cannot be read.
         """
         try:
             images = self.reader.read_images(library)
@@ -303,7 +303,7 @@ class CodeChecker:
 
 
 def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
-    """Yield each library with device code once, except `kernels` (a file can have two names)."""
+    """Yield each library with device code except `kernels`; yield a library with two names once."""
     paths = {kernels.resolve()}
     for path in sorted(folder.rglob("*")):
         if _LIBRARY_NAME.search(path.name) and path.is_file() and path.resolve() not in paths:
@@ -316,7 +316,7 @@ def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
 
 
 def find_code_reader(deps: DepsManifest, wheel: Wheel) -> MachineCodeReader:
-    """Return a reader of machine code. cuobjdump comes from the toolkit, triton or PATH."""
+    """Return a reader of machine code, with the cuobjdump of the toolkit, of triton or on PATH."""
     program = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     triton = Path(wheel.folder).parent / "triton" / "backends" / "nvidia" / "bin"
     paths = (deps.cuobjdump or "", str(triton / program), shutil.which(program) or "")

@@ -1,7 +1,7 @@
 """Resolve which NVIDIA packages and RPATH a wheel needs on machines without a CUDA toolkit.
 
 As in PyTorch's official wheels, the packages are pinned, and their folders come first in the RPATH.
-Unlike a RUNPATH, an RPATH precedes LD_LIBRARY_PATH and also applies to indirect needs.
+Unlike a RUNPATH, an RPATH precedes LD_LIBRARY_PATH, and applies to indirect dependencies.
 """
 
 import posixpath
@@ -53,9 +53,9 @@ def resolve_cuda_requirements(
 ) -> CudaRequirements:
     """Return the CUDA requirements for the libraries of a wheel.
 
-    `linkages` are the libraries of the wheel. `needs` include indirect needs, and name a library of
-    the wheel by its name in the wheel, any other library by its path. If packages provide all
-    libraries of the toolkit, the folders of the toolkit are removed from every RPATH.
+    `linkages` has the libraries of the wheel by their name in the wheel. `needs` are direct and
+    indirect needs: `library` of a need is a name in the wheel, or the path of a library outside it.
+    If packages provide all libraries of the toolkit, its folders are removed from every RPATH.
     """
     needs = [need for need in needs if not is_driver_library(need.name)]
     packages = {need.name: package for need in needs if (package := find_package(need))}
@@ -85,7 +85,7 @@ def resolve_cuda_requirements(
 
 
 def add_requirements(metadata: str, requires: Iterable[str]) -> str:
-    """Return METADATA plus the entries of `requires` whose packages it does not declare yet."""
+    """Return METADATA plus those of `requires` for packages that METADATA does not declare."""
     header_values = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
     declared = select_applicable_requirements(parse_requirements(header_values), "linux")
     missing = [one for one in requires if not _is_declared(one, declared)]

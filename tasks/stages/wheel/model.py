@@ -48,7 +48,7 @@ class ExistingJob:
 class TorchInstallJob:
     """The inputs of the jobs that install torch into the environment of the `deps` stage.
 
-    `locked` are the packages in torchyard.lock. They are not part of the fingerprint, since the
+    `locked` are the packages in torchyard.lock. They are not part of the fingerprint, because the
     installed packages may already match. `targets` are the GPUs that the wheel must support.
     """
 

@@ -122,7 +122,7 @@ def require_target_code(job: model.PrebuiltJob, wheel: Path) -> None:
     """Raise `MissingCodeError` if a target GPU cannot run the kernels of `wheel`.
 
     As in planning, the suffix of a target (as in sm_90a) is ignored. A library in an unknown format
-    causes only a warning, since the `validate` stage checks it later.
+    causes only a warning, because the `validate` stage checks it later.
     """
     if not job.targets:
         return
@@ -142,7 +142,7 @@ def require_target_code(job: model.PrebuiltJob, wheel: Path) -> None:
 
 
 def _read_kernel_code(job: model.PrebuiltJob, wheel: Path) -> MachineCode:
-    """Return the machine code that most kernels in the wheel have; empty without CUDA."""
+    """Return the archs for which most kernels in the wheel have code; empty without CUDA."""
     with wheel_archive_io.open_wheel(wheel) as archive:
         members = (f"torch/lib/{name}" for name in model.KERNELS[job.system])
         member = next((name for name in members if name in archive.namelist()), None)

@@ -96,7 +96,7 @@ def _read_exports(
     names: Callable[[str], tuple[str, ...] | None],
     reading: AbiReadOptions,
 ) -> dict[str, ExportedSymbols]:
-    """Return the exported symbols of each library. `names` reads a library with a new digest."""
+    """Return the exported symbols of each library. `names` reads a library that is not cached."""
     before = manifests.find_manifest(reading.symbols, ExportedSymbolsCache)
     cached = before.libraries if before and before.reader == _SYMBOL_READER_VERSION else {}
     exported = {}

@@ -1,7 +1,7 @@
 """Find the needed libraries and the RPATH of each shared library in a built wheel.
 
-Libraries are read from the wheel, not the build directory: CMake rewrites RPATH when it installs
-a library. Programs in torch/bin are left out, since no import starts them.
+Libraries are read from the wheel, not from the build directory, because CMake rewrites RPATH when
+it installs a library. Programs in torch/bin are left out, because no import starts them.
 """
 
 import importlib.metadata
@@ -73,8 +73,8 @@ def read_linkages(
 ) -> dict[str, Linkage]:
     """Return the linkage of each ELF library of a wheel, by its name in the wheel.
 
-    `recorded` maps the wheel's members to their digests. A library with the same digest as
-    in the previous wheel is not read again: the file `cache` has the linkage.
+    `recorded` maps the wheel's members to their digests. The linkage of a library with the same
+    digest as in the previous wheel is read from the file `cache`.
     """
     before = manifests.find_manifest(cache, library_linkage.LinkageCache)
     cached = before.libraries if before and before.reader == _LINKAGE_READER_VERSION else {}
@@ -105,9 +105,8 @@ def _find_library_needs(
 ) -> list[LibraryNeed]:
     """Return each needed library and the file that the loader finds once the wheel is in `site`.
 
-    The result includes indirect needs. It names a library of the wheel by its name in the wheel,
-    any other library by its path. Libraries are searched in the build environment, in which torch
-    is also imported and validated.
+    Indirect needs are included. `library` of a need is a name in the wheel, or the path of a
+    library outside it. The search is in the build environment, in which torch is imported.
     """
     names = {str(site / name): name for name in library_linkage.sort_by_load_order(linkages)}
     python = os.path.realpath(deps.python)  # for a program, the loader resolves links in $ORIGIN
@@ -199,7 +198,7 @@ def find_cuda_requirements(
 
 
 def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], CudaPackage | None]:
-    """Return a function that finds the NVIDIA package of a library, or None."""
+    """Return a function that returns the NVIDIA package of a library, or None if it has none."""
     packages = {
         file.as_posix(): f"{name}=={distribution.version}"
         for distribution in importlib.metadata.distributions(path=[str(site)])
@@ -272,7 +271,7 @@ def record_patched_libraries(
     after: Mapping[str, str],
     requirements: CudaRequirements,
 ) -> None:
-    """Record the digest of each patched library, so that a rebuild can reuse it."""
+    """Record each library's digest before and after patching, so that a rebuild can reuse it."""
     paths = requirements.paths.items()
     if patched := {_compute_patch_key(before[name], path): after[name] for name, path in paths}:
         manifests.write_manifest(

@@ -115,10 +115,10 @@ def pack_wheel(
     deps: DepsManifest,
     previous: Path | None,
 ) -> PackedWheel:
-    """Build the wheel with an SBOM and verify every byte. `previous` is the last wheel or None.
+    """Build the wheel with an SBOM and verify every byte. `previous` is the last wheel, if any.
 
-    Raises `CommandFailedError`, `BadArtifactError`, and `TorchyardError` if the build did not
-    produce exactly one wheel.
+    Raises `TorchyardError` if the build did not produce exactly one wheel. Also raises
+    `CommandFailedError` and `BadArtifactError`.
     """
     wheel = _build_wheel(job, compiled, build_inputs.version)
     added = {SBOM_PATH: build_sbom(build_inputs).encode()}
@@ -142,7 +142,7 @@ def pack_wheel(
 
 
 def build_metadata(wheel: Path, requirements: CudaRequirements) -> dict[str, bytes]:
-    """Return the new METADATA by file name; {} if `requirements` adds nothing."""
+    """Return the new METADATA by its file name, or {} if `requirements` adds nothing."""
     if not requirements.requires:
         return {}
     with wheel_archive_io.open_wheel(wheel) as archive:
@@ -175,7 +175,7 @@ def run_backend(
     *,
     plain: bool = False,
 ) -> None:
-    """Run the build backend for the wheel or the C++ libraries; `more` are extra variables."""
+    """Run the build backend. `more` are extra variables; `plain` omits options for bdist_wheel."""
     environment = manifests.read_manifest(job.env, Environment)
     env = environment.build_child_environment(shell.build_host_env())
     source_date = manifests.read_manifest(job.source, SourceTree).date

@@ -52,7 +52,7 @@ def capture_graph(torch, first):
 
 
 def compare_replays(torch, replay, first, second):
-    """Compare replays with direct execution: the first input, the second, and the first again."""
+    """Check that three replays (first input, second, first again) equal direct execution."""
     for number, x in enumerate((first, second, first), start=1):
         if not torch.equal(replay(x), compute_graph_sample(x)):
             message = f"replay {number} of the CUDA graph differs from direct execution"
@@ -87,7 +87,7 @@ def compute_compile_sample(x):
 
 
 def run_compiled(torch, x):
-    """Return the result, and "N kernels" or, if torch.compile generated none, an empty string."""
+    """Return the result and the number of generated kernels as text ("" instead of "0 kernels")."""
     try:
         result = torch.compile(compute_compile_sample, fullgraph=True)(x)
     except RuntimeError as error:

@@ -11,7 +11,7 @@ UNUSABLE_HINT = "check that nvidia-smi works and that the driver supports this C
 
 
 def find_no_gpu_reason(given):
-    """Return why there is no GPU; an empty string if there is one, usable or not."""
+    """Return why there is no GPU; an empty string if there is one, even if torch cannot use it."""
     import torch
 
     if torch.version.cuda is None:
@@ -24,7 +24,7 @@ def find_no_gpu_reason(given):
 
 
 def select_device(given, allow_cpu=False):
-    """Return the GPU as torch's device, or the CPU if it is allowed and torch has no CUDA."""
+    """Return torch's GPU device, or with `allow_cpu` the CPU device for a torch without CUDA."""
     import torch
 
     if allow_cpu and torch.version.cuda is None:
@@ -50,7 +50,6 @@ def check_device(given):
 
 
 def run_on_device(check, allow_cpu=False):
-    """Return a function that calls `check` with the device that `select_device` returns."""
     return lambda given: check(select_device(given, allow_cpu))
 
 
@@ -76,7 +75,7 @@ def read_driver_version():
 
 
 def read_device_attribute(number, index=0):
-    """Return a device attribute, or 0 if unknown. The driver API numbers GPUs as torch does."""
+    """Return the attribute `number` of a GPU, or 0 if unknown. `index` counts GPUs as in torch."""
     try:
         cuda = ctypes.CDLL(CUDA)
         device, value = ctypes.c_int(), ctypes.c_int()

@@ -8,9 +8,10 @@ from verdicts import WRONG_HINT, WrongResultError, compute_error_share, format_e
 
 @contextlib.contextmanager
 def use_float32_sums(tf32=False):
-    """Disable TF32 (unless `tf32`) and 16-bit partial sums: the bounds are those of float32 sums.
+    """Sum in float32: disable TF32 (unless `tf32` is set) and 16-bit partial sums.
 
-    All settings are restored at the end: torch.compile fails if the API of torch 2.9 set them.
+    The context manager restores all settings at its end, because torch.compile fails while settings
+    made by the API of torch 2.9 are in effect.
     """
     import torch
 
@@ -26,7 +27,7 @@ def use_float32_sums(tf32=False):
 
 
 def list_switches(torch, tf32):
-    """Return (owner, name, value) for each precision setting.
+    """Return the object, attribute name and new value of each precision setting.
 
     The settings that torch 2.9 added cannot be mixed with the older settings.
     """
@@ -41,11 +42,11 @@ def list_switches(torch, tf32):
 
 
 def check_matmul(where):
-    """Compare matrix products with float64 on the CPU, element by element.
+    """Check matrix products against float64 products on the CPU, element by element.
 
     A float32 sum of k products errs by at most k u |A||B| with u = 2^-24 (Higham 2002, section
-    3.5). The bound is twice that, since tensor cores truncate. Each result is then rounded once to
-    the element type.
+    3.5). The bound is twice that, because tensor cores truncate. Each result is then rounded once
+    to the element type.
     """
     import torch
 
@@ -68,7 +69,7 @@ def compare_matmul(torch, where, dtype):
 
 
 def check_tf32(torch, where):
-    """Compare a matrix product in TF32, which GPUs support from capability 8.0 on."""
+    """Check a matrix product in TF32 against float64, on a GPU of capability 8.0 or later."""
     if where.type == "cpu":
         return ""
     major, minor = torch.cuda.get_device_capability(where)
@@ -96,7 +97,7 @@ def compare_tf32(torch, multiply):
 
 
 def check_convolution(where):
-    """Compare a convolution with float64 on the CPU.
+    """Check a convolution against the same convolution in float64 on the CPU.
 
     The error bound is 16 k 2^-24 |x||w| for sums of k products. The factor 16 covers cuDNN's
     Winograd and FFT algorithms.
@@ -119,7 +120,7 @@ FLOAT32_UNIT = 2.0**-24
 
 
 def check_autograd(where):
-    """Compare gradients with float64: the net is tanh(x V) W, the loss half the squared error."""
+    """Check gradients of half the squared error of the net tanh(x V) W against float64."""
     import torch
 
     torch.manual_seed(0)
@@ -172,7 +173,7 @@ def compute_product_error(a, b):
 
 
 def check_reduction(where):
-    """Check sum, mean and maximum of views over dimensions; report the largest error share."""
+    """Check sums, means and maxima of tensor views, and report the largest error."""
     import torch
 
     torch.manual_seed(0)
@@ -193,10 +194,11 @@ def check_reduction(where):
 
 
 def compare_reduction(torch, name, view, dim):
-    """Return the largest error share of sum and mean. Raises an error if the maximum is not exact.
+    """Return the largest error of sum and mean as a share of the error bound.
 
-    A sum of n numbers errs by at most (n - 1) u sum|x|, u = 2^-24, in any order (Higham 2002,
-    section 4.2). A mean is rounded once or twice more. A maximum is not rounded.
+    Raises `WrongResultError` if the maximum is not exact. In any order, a sum of n numbers errs by
+    at most (n - 1) u sum|x|, u = 2^-24 (Higham 2002, section 4.2). A mean is rounded once or twice
+    more.
     """
     reference = view.cpu().double()
     size, total = reference.abs().sum(dim), reference.sum(dim)

@@ -52,7 +52,7 @@ def format_share(rate, peak, unit):
 
 
 def compute_memory_peak(of):
-    """Return the peak memory rate in bytes per second, 0 if unknown.
+    """Return the peak memory rate in bytes per second, 0 if unknown. `of` reads a GPU attribute.
 
     Memory makes two transfers per clock (kHz) over the bus width (bits): NVIDIA's blog, "How to
     Query Device Properties".
@@ -61,7 +61,7 @@ def compute_memory_peak(of):
 
 
 def compute_float32_peak(of, capability):
-    """Return the peak number of operations per second, or 0 if it is unknown."""
+    """Return the peak float32 operations per second, 0 if unknown. `of` reads a GPU attribute."""
     return 2 * LANES.get(capability, 0) * of(PROCESSORS) * of(CLOCK) * 1000
 
 
@@ -81,7 +81,7 @@ def measure_multiply_rate(torch, where, dtype, n=4096):
 
 
 def measure_seconds(torch, where, work, runs=10):
-    """Return the median duration of `work` after three warm-up runs. CUDA events time a GPU."""
+    """Return the median duration of `work` (on a GPU by CUDA events), after three warm-up runs."""
 
     def measure_run():
         if where.type != "cuda":

@@ -119,7 +119,7 @@ def main(given):
 
 
 def unload_probe_modules():
-    """Unload the probe's modules: an extension may have a module of the same name."""
+    """Unload the probe's modules, because an extension may have a module of the same name."""
     folder = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
     for script in folder.glob("*.py"):
