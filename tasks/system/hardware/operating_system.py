@@ -1,4 +1,4 @@
-"""Return names of this system, its users and its install commands (which are never run here)."""
+"""Return this system's names, user, home folders and commands to install packages."""
 
 import getpass
 import os
@@ -31,7 +31,7 @@ def format_install_command(package: str, **words: str) -> str:
 
 
 def list_home_folders() -> tuple[str, ...]:
-    """Return the home folder, as in the environment and with symbolic links resolved."""
+    """Return the home folder's paths: as in the environment, and with symbolic links resolved."""
     paths = [os.environ.get(name, "") for name in ("HOME", "USERPROFILE")]
     with suppress(RuntimeError):  # neither a variable nor an account names it
         paths.append(str(Path.home()))
@@ -48,6 +48,6 @@ def list_user_names() -> tuple[str, ...]:
 
 
 def list_host_names() -> tuple[str, ...]:
-    """Return the host name, and its first part without the domain."""
+    """Return the host name with and without the domain."""
     name = platform.node()
     return tuple(dict.fromkeys(filter(None, (name, name.split(".")[0]))))
