@@ -45,7 +45,7 @@ class Forecast:
         self._done += cost
 
     def estimate_remaining(self, now: float) -> float | None:
-        """Return the remaining seconds; None if too few outputs are finished or have a cost."""
+        """Return the remaining seconds; None if too few costs are known or outputs finished."""
         if self._began is None or not self._known or self._done < _STARTED_SHARE * self._total:
             return None
         elapsed = now - self._began

@@ -1,8 +1,8 @@
 """Decide from the available memory how many jobs may run at once and which are paused.
 
 Each running job has a memory forecast: its peak in the last build or, if this is unknown, the 90 %
-quantile of the peaks of its kind. Once a job exceeds that value, its forecast is a multiple of its
-peak so far. `overshoot` is the largest forecast of a job without a recorded peak, because such a
+quantile of the peaks of that kind of job. Once a job exceeds this, its forecast is a multiple of
+its peak. `overshoot` is the largest forecast of a job without a recorded peak, because such a
 job may need twice its forecast. `typical` is the median peak of the kind that needs the most:
 
     free = available − margin − overshoot − Σ (forecast − resident)

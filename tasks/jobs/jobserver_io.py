@@ -65,7 +65,7 @@ class Jobserver:
 
     @property
     def withheld_jobs(self) -> int:
-        """The number of tokens that the governor (any build) withholds for lack of memory."""
+        """The number of tokens that the governor (this build or another) withholds for memory."""
         leads = self.leader_lock.taken
         return self._withheld if leads else self._count_missing_tokens(self.in_use)
 
@@ -196,8 +196,8 @@ def join_jobserver(
 ) -> Iterator[Jobserver]:
     """Join the jobserver in `folder` during the with block, with at most `most` jobs.
 
-    `expected` maps outputs to their peak MiB in the last build. If this build fails, `peaks` maps
-    each output to the larger one of its expected and its measured peak.
+    `expected` maps outputs to their peak MiB in the last build. If this build fails, the `peaks`
+    of the jobserver map each output to its expected or its measured peak, whichever is larger.
     """
     with open_tokens(folder) as (tokens, leader_lock):
         edges = RunningEdges(tokens.auth, expected)

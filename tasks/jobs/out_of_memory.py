@@ -16,9 +16,9 @@ _MAX_RETRIES = 3  # with fewer jobs, after the first attempt
 class KilledAttempt:
     """A build attempt in which compilers were killed. A field is None if its value is unknown.
 
-    `memory_short` is True if memory was short, `names_memory` if a compiler reported this. `jobs`
-    ran in this attempt, and memory allows `safe_jobs` now. `retries` counts the earlier retries
-    with fewer jobs, `unchanged_retries` those with the same number.
+    `memory_short` is True if memory was short, `names_memory` if a compiler reported it. `jobs` is
+    the number of jobs in this attempt, and `safe_jobs` is how many memory allows now. `retries`
+    counts the earlier retries with fewer jobs, `unchanged_retries` those with the same number.
     """
 
     memory_short: bool | None

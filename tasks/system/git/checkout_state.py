@@ -2,7 +2,7 @@
 
 The list of untracked files is cached, as in git's untracked cache, but in a file outside of the
 user's repository. git lists the files again if the commit changed, or the modification time of a
-folder, a .gitignore, the index or .git/info/exclude. Times that are too recent are not cached.
+folder, a .gitignore, the index or .git/info/exclude. If a time is too recent, nothing is cached.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _CLOCK_RESOLUTION_NS = 2_000_000_000  # ns: the coarsest clock resolution of a f
 
 @dataclass(frozen=True)
 class _UntrackedCache:
-    """The untracked files `names`. `git` and `folders` have the times when they were valid."""
+    """The untracked files `names`, with the commit and the file times for which they are valid."""
 
     commit: str
     git: list[str]
@@ -108,7 +108,7 @@ def is_checkout(path: PurePath) -> bool:
 
 
 def read_git_state(tree: PurePath, cache: PurePath | None = None) -> GitState:
-    """Return a checkout's state; the file `cache` stores the untracked files for later calls."""
+    """Return a checkout's state; the file `cache` stores the list of untracked files."""
     with ThreadPoolExecutor(max_workers=2) as executor:
         untracked = executor.submit(_hash_untracked_files, tree, cache)
         submodules = executor.submit(lambda: dict(list_checked_out_submodules(tree)))

@@ -223,7 +223,7 @@ def _read_git_config(tree: PurePath, key: str) -> str:
 
 
 def _copy_repository(dest: Path, source: Path) -> None:
-    """Create the repository `dest` with the objects of `source`, and with its HEAD as a ref."""
+    """Copy the objects of a git folder to the new repository `dest`; store the HEAD as a ref."""
 
     def link_or_copy(original: str, target: str) -> None:
         if "objects" in Path(original).parts:  # git never modifies these files
@@ -277,7 +277,7 @@ _SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?(?P<host>[^/:]+):")
 
 
 def is_reachable(url: str, timeout: float = 1.0) -> bool:
-    """Return True if the local path `url` exists, or the host or proxy of `url` can be reached."""
+    """Return True if `url` is an existing path, or if its host or proxy accepts a connection."""
     if git_command.is_local_url(url):
         return Path(url2pathname(urlsplit(url).path) if url.startswith("file:") else url).exists()
     host, port = resolve_host_port(url)

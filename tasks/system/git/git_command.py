@@ -40,7 +40,7 @@ def build_git_command(
 
     `what` describes the command in messages. `mirrors` maps each URL prefix to its replacement. git
     does not search parent folders for a repository and does not ask for a password. If `local` is
-    True, the repository is a clone of a local path, and its submodules may be too.
+    True, the repository was cloned from a local path, as its submodules may be, too.
     """
     options = [*_GIT_OPTIONS]
     rewrites = sorted(mirrors.items()) if mirrors else []

@@ -74,7 +74,7 @@ def find_submodule_repositories(tree: Path) -> dict[str, Path]:
 
 
 def is_complete_checkout(inner: Path) -> bool:
-    """Return True if `inner` has a commit and an index, because git writes the index last."""
+    """Return True if `inner` has a commit and an index; a checkout writes the index at its end."""
     if not checkout_state.is_checkout(inner):
         return False
     try:
@@ -109,7 +109,7 @@ def find_user_changed_submodules(
     """Yield the submodules, also nested ones, whose commit the user changed after the interruption.
 
     Such a submodule differs from the recorded commit, and torchyard's git did not cause this. The
-    paths are relative to `top`. `tree` is the repository to search; `above` is its path with "/".
+    paths are relative to `top`. `tree` is the repository to search, `above` its path and "/".
     """
     tree = tree or top
     for flag, path, _ in checkout_state.list_submodule_status(tree):
@@ -135,7 +135,7 @@ _NAMES_PER_COMMAND = 100  # the length of a command is limited
 def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
     """Repair the partial checkout of the submodule `path`, which torchyard's git has left.
 
-    If the checkout changed after the time `until`, when that git had ended, only print a warning.
+    If the checkout changed after `until`, the time of git's last write, only print a warning.
     """
     inner = tree / path
     if not checkout_state.is_checkout(inner):
@@ -364,7 +364,7 @@ def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
 
 
 def _clear_folder(place: Path, until: float, *, last: str) -> None:
-    """Remove a folder, the file `last` at the end; if a file is newer than `until`, rename it."""
+    """Remove a folder, and `last` in it at the end; if it changed after `until`, only rename it."""
     if not place.is_dir() or not files.has_content(place):
         return
     if all(path.lstat().st_mtime <= until for path in place.rglob("*")):

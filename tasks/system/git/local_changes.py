@@ -129,7 +129,7 @@ def find_conflicts(tree: PurePath) -> MergeConflicts | None:
 
 
 def require_merged(tree: PurePath, where: str) -> None:
-    """Raise an error with location `where` for merge conflicts; warn of an unfinished operation."""
+    """Raise an error with location `where` on conflicts; warn of an unfinished git operation."""
     if conflicts := find_conflicts(tree):
         raise TorchyardError(f"in {tree} {conflicts}", location=where, hint=conflicts.hint)
     if not checkout_state.is_checkout(top := Path(tree)):
@@ -220,7 +220,7 @@ def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
 
 
 def _read_backup_list(folder: Path) -> Mapping[str, bool]:
-    """Return for each file name whether it existed before the patch; {} without a backup."""
+    """Return for each file name whether the file existed before the patch; {} without a backup."""
     path = folder / _BACKUP_LIST
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if text.startswith("{"):
@@ -305,7 +305,7 @@ def apply_patch(
 ) -> None:
     """Apply a patch, or revert it if `reverse` is True; a failure leaves the tree unchanged.
 
-    If `keep` is set, the files are backed up in this folder meanwhile. After a SIGKILL,
+    If `keep` is set, this folder holds a backup during the patch. After a SIGKILL,
     `restore_patched_files` restores the tree from the backup.
     """
     with keep_backup(tree, Path(patch), keep) if keep else nullcontext():

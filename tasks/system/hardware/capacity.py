@@ -117,7 +117,7 @@ def _split_lines(text: str, separator: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
-    """Yield the version and path of each cgroup: 1, /a for `4:memory:/a`, and 2, /b for `0::/b`."""
+    """Yield (version, path) of each cgroup: (1, /a) for `4:memory:/a`, (2, /b) for `0::/b`."""
     for line in text.splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
@@ -143,8 +143,8 @@ def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
 def _list_parent_groups(mount: _CgroupMount, path: PurePosixPath) -> Iterator[ControlGroup]:
     """Yield the group at `path` and all groups above it within the mount.
 
-    In a container, `path` may not exist within the mount, because one of them is as seen by the
-    host. The only group is then the top folder of the mount.
+    In a container, `path` may not exist within the mount, because only one of them is the path
+    on the host. The only group is then the top folder of the mount.
     """
     folder = mount.point
     if path.is_relative_to(mount.root):
@@ -180,6 +180,6 @@ def count_processors() -> int:
 
 
 def compute_kernel_jobs(most: int) -> int:
-    """Return how many flash-attention kernels the memory limit allows to compile, up to `most`."""
+    """Return how many compilers of flash-attention kernels fit the memory limit, at most `most`."""
     limit = find_memory_limit(find_control_groups())
     return max(1, min(most, limit // KERNEL_COMPILER_MIB))

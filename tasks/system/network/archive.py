@@ -67,7 +67,7 @@ _DAMAGE_ERRORS = (
 
 
 def extract_archive(archive: PurePath, dest: PurePath) -> None:
-    """Unpack a tar or zip to the new folder `dest`, or raise `BadArtifactError` and create none."""
+    """Unpack a tar or zip to the new folder `dest`; a bad archive raises `BadArtifactError`."""
     source, target = Path(archive), Path(dest)
     if target.exists():
         raise FileExistsError(target)
