@@ -1,4 +1,4 @@
-"""Summarize a line of build output for the progress display, such as the file of a step."""
+"""Summarize each line of build output for the progress display, for example as a file name."""
 
 import re
 
@@ -39,7 +39,7 @@ def is_warning(line: str) -> bool:
 
 
 def summarize_line(line: str) -> str:
-    """Return a short summary of a line (`x.cpp`, `libc10.so`); "" for a line that is not shown."""
+    """Return a short summary of a build output line (`x.cpp`); "" if the line is not shown."""
     text = line.strip()
     step, percent = parse_ninja_step(text), _PERCENT.match(text)
     if step or percent:
@@ -56,7 +56,7 @@ def summarize_line(line: str) -> str:
 
 
 def _find_file_name(command: str) -> str:
-    """Return the source or output of a compiler, linker or archiver command; "" for others."""
+    """Return the source file in a command, else its output file or archive; "" if it has none."""
     for name in map(_extract_base_name, _INPUT.findall(command)):
         if name.endswith(_SOURCES):
             return name
@@ -67,7 +67,7 @@ def _find_file_name(command: str) -> str:
 
 
 def _find_program_name(command: str) -> str:
-    """Return the program of a command (`gen.py`, `cmake -E copy`); "" for other text."""
+    """Return the program that a command runs, such as `gen.py`; "" if the text is no command."""
     if " && " not in command and not _is_path(command.partition(" ")[0]):
         return ""
     parts = (part.split() for part in command.split(" && "))

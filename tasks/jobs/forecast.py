@@ -1,7 +1,8 @@
 """Estimate the remaining time of a build from the recorded cost of each output.
 
-The cost of an output is the number of seconds that it took in an earlier build, or the median of
-its kind. The estimate is the cost of the remaining outputs divided by the speed so far.
+The cost of an output is the seconds that it took in an earlier build or, if this is unknown, the
+median cost of the outputs with the same suffix. The estimate is the cost of all remaining outputs,
+divided by the cost that the build has finished per second so far.
 """
 
 from collections import defaultdict
@@ -16,7 +17,7 @@ _STARTED_SHARE = 0.03  # share of the work after which the speed is meaningful
 
 
 class Forecast:
-    """The remaining time of the outputs `planned`; `costs` are seconds by output in old builds."""
+    """An estimate of the remaining build time, from the seconds per output in earlier builds."""
 
     def __init__(self, planned: Iterable[str], costs: Mapping[str, float]) -> None:
         costs_by_kind: defaultdict[str, list[float]] = defaultdict(list)
@@ -35,7 +36,7 @@ class Forecast:
         self._began: float | None = None
 
     def finish_step(self, line: str, now: float) -> None:
-        """Record that the output in a line of Ninja is finished; `now` is in monotonic seconds."""
+        """Record that the output in a line of Ninja is finished; `now` is a monotonic time."""
         cost = self._remaining.pop(find_step_output(line), None)
         if cost is None:
             return
@@ -44,7 +45,7 @@ class Forecast:
         self._done += cost
 
     def estimate_remaining(self, now: float) -> float | None:
-        """Return the remaining seconds; None if too few outputs are recorded or finished."""
+        """Return the remaining seconds; None if too few costs are known or outputs finished."""
         if self._began is None or not self._known or self._done < _STARTED_SHARE * self._total:
             return None
         elapsed = now - self._began
@@ -52,5 +53,5 @@ class Forecast:
 
 
 def _parse_output_kind(output: str) -> str:
-    """Return the kind of an output (`.cu.o`, `.so`); outputs of one kind have similar costs."""
+    """Return the kind of an output, which is its last one or two suffixes (`.so`, `.cu.o`)."""
     return "".join(PureWindowsPath(output).suffixes[-2:])

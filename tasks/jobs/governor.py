@@ -1,18 +1,19 @@
 """Decide from the available memory how many jobs may run at once and which are paused.
 
-Each running job has a memory forecast: its peak in the last build, or the 90 % quantile of its kind
-if that is unknown, or a multiple of its peak so far if it has exceeded those. The memory that
-remains after a margin and the overshoot of the largest job without a record is free:
+Each running job has a memory forecast: its peak in the last build or, if this is unknown, the 90 %
+quantile of the peaks of that kind of job. Once a job exceeds this, its forecast is a multiple of
+its peak. `overshoot` is the largest forecast of a job without a recorded peak, because such a
+job may need twice its forecast. `typical` is the median peak of the kind that needs the most:
 
     free = available − margin − overshoot − Σ (forecast − resident)
     jobs = running + idle + ⌊(free − idle × typical) / typical⌋
 
 When a job ends, Ninja starts the next one before the governor can inspect it. A job that does not
-fit is therefore paused at its start, while it uses little memory. At least one job always runs.
+fit into memory is therefore paused at its start, while it is small. At least one job always runs.
 
 With distributed compilation, Ninja chooses the order of local and remote jobs. If more than `local`
-jobs must run on this machine (nvcc, links), the excess jobs are paused, and each of them allows one
-more job, which may be a remote one.
+jobs must run on this machine (nvcc, linkers), the others are paused. For each paused job, Ninja may
+start one more job, because the next one may be remote.
 """
 
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job, JobKind
@@ -63,7 +64,7 @@ def decide_jobs(view: BuildSnapshot) -> GovernorDecision:
 
 
 def _compute_job_count(view: BuildSnapshot, free_mib: float, short: frozenset[int]) -> int:
-    """Return how many jobs may run; `short` are the jobs that are paused for lack of memory."""
+    """Return how many jobs may run; `short` has the ids of jobs that are paused to save memory."""
     running = len(view.running)
     if short:
         return running - any(job.waits > _PATIENCE for job in view.running if job.pid in short)
@@ -77,7 +78,7 @@ def _compute_job_count(view: BuildSnapshot, free_mib: float, short: frozenset[in
 
 
 def _is_unknown(job: Job) -> bool:
-    """Return True if the job has no recorded peak; remote jobs differ too little to need one."""
+    """Return True if the job runs on this machine and has no recorded memory peak."""
     return not job.expected_mib and job.kind != "remote"
 
 

@@ -1,4 +1,4 @@
-"""Inspect and pause processes: on Linux with /proc, which is faster, elsewhere with psutil."""
+"""Inspect processes with /proc on Linux and with psutil elsewhere; pause processes on Linux."""
 
 import contextlib
 import os
@@ -40,7 +40,7 @@ def find_parent_pid(pid: int) -> int:
 
 
 def read_program_name(pid: int) -> str:
-    """Return the executable's file name without ".exe"; for a script, that of the interpreter."""
+    """Return the file name of the executable of a process, without ".exe"."""
     if HAS_PROC:
         with contextlib.suppress(OSError):
             return PurePath(os.readlink(f"/proc/{pid}/exe")).name  # noqa: PTH115 - ten times faster
@@ -101,7 +101,7 @@ def has_open_file(pid: int, path: str) -> bool:
 
 
 def _has_pending_stop_signal(pid: int) -> bool:
-    """Return True if a terminating signal is pending, as in a stopped process. Linux only."""
+    """Return True if a stopped process has received a signal that will end it. Linux only."""
     lines = _read_proc_file(pid, "status").splitlines()
     pending = (int(n.split()[1], 16) for n in lines if n.startswith((b"SigPnd", b"ShdPnd")))
     return any(signals & _STOP_SIGNALS for signals in pending)
@@ -129,7 +129,7 @@ for group in $groups; do kill -s CONT -- "-$group"; done"""
 
 
 class PausedJobs:
-    """The paused jobs; `since` maps process ids to the start of the pause in monotonic seconds."""
+    """The paused jobs. `since` maps each process id to the monotonic time when its pause began."""
 
     def __init__(self) -> None:
         self.since: dict[int, float] = {}
@@ -138,7 +138,7 @@ class PausedJobs:
         self._possible = HAS_PROC
 
     def set_paused_jobs(self, jobs: frozenset[int], now: float) -> None:
-        """Pause these jobs, except those that a pending signal will end; resume all others."""
+        """Pause these jobs and resume all others. A job that a signal will end is not paused."""
         self._ending.update(filter(_has_pending_stop_signal, self.since))
         pids = set(filter(_is_group_leader, jobs - self._ending)) if self._possible else set()
         for pid in self.since.keys() - pids:
@@ -161,7 +161,7 @@ class PausedJobs:
             process_group.end_group(watch)
 
     def _notify_watchdog(self, pids: set[int]) -> bool:
-        """Send the jobs to pause to the watchdog, which resumes them if this process is killed."""
+        """Send process ids to the watchdog, which resumes these jobs if torchyard is killed."""
         try:
             if not self._watch:
                 argv = ("/bin/sh", "-c", _WATCHDOG_SCRIPT)
@@ -179,7 +179,7 @@ class PausedJobs:
 
 
 def _is_group_leader(pid: int) -> bool:
-    """Return True if a process leads its process group, unlike jobs of Ninja's console pool."""
+    """Return True if a process leads its process group; jobs of Ninja's console pool do not."""
     with contextlib.suppress(OSError):
         return sys.platform != "win32" and os.getpgid(pid) == pid
     return False

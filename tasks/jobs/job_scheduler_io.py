@@ -1,4 +1,4 @@
-"""Choose the number of jobs from cores and memory, and retry with fewer jobs after a kill."""
+"""Choose the number of jobs from cores and memory; retry with fewer if compilers were killed."""
 
 import os
 import threading
@@ -34,11 +34,11 @@ _DISK_FULL_HINT = (
 def resolve_fixed_jobs(
     limit: int | None, folder: PurePath, ninja: str, deps: DepsManifest, launchers: Iterable[str]
 ) -> int | None:
-    """Return a fixed number of jobs for the program `ninja`; None if the jobserver can be used.
+    """Return a fixed number of jobs for the program `ninja`; None if it can use the jobserver.
 
-    The number is what memory allows now, at most `limit`. It is needed if `ninja` or `folder` does
-    not support a jobserver, or if sccache is one of the `launchers`: the compilers are then
-    children of sccache's server and not of Ninja, and their memory is not measured.
+    The number is how many jobs the memory allows now, at most `limit`. It is needed if `ninja` is
+    too old for a jobserver, if the path `folder` has a space (except on Windows), or if sccache is
+    one of the `launchers`, because its server then starts the compilers and not Ninja.
     """
     program = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
     served = any(cache_program_io.parse_cache_kind(one) == "sccache" for one in launchers)
@@ -51,7 +51,7 @@ def resolve_fixed_jobs(
 def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
     """Return how many compilers the available memory allows, at most `limit`.
 
-    If `limit` is None, the maximum is the number of cores.
+    If `limit` is None, it is the number of cores. A compiler counts as at least `compiler_mib`.
     """
     jobs = capacity.compute_safe_jobs(compiler_mib, limit or 0)
     return min(limit or jobs, jobs)
@@ -59,13 +59,13 @@ def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
 
 @dataclass
 class JobScheduler:
-    """The number of compilers of one build, its retries, and what was observed while it ran.
+    """The scheduler of one build, which sets the number of jobs, retries, and collects results.
 
-    `jobs` is a fixed number, None if the jobserver in `jobserver_folder` is used. `expected` maps
-    outputs to the expected MiB. At most `most` jobs run locally and `slots` more on workers;
-    `limit` is build.jobs, the maximum of both together. `peaks` (MiB by output), `killed`
-    (outputs), `allowed` (jobs), `edge_times` and `old_make` are results, available even after a
-    failure.
+    `jobs` is a fixed number of jobs, or None if the jobserver in `jobserver_folder` is used.
+    `expected` maps outputs to the expected MiB. At most `most` jobs run locally and `slots` more on
+    workers; `limit` is build.jobs, the maximum of local and remote jobs. Results, even of a failed
+    build, are `peaks` (output → MiB), `killed` (outputs), `allowed` and `busiest` (how many jobs
+    could run and did run at once), `edge_times`, and `old_make` (a make without jobserver ran).
     """
 
     jobs: int | None
@@ -97,9 +97,9 @@ class JobScheduler:
     ) -> None:
         """Run the build with `start(jobs, env, take)`, which passes each output line to `take`.
 
-        Retry with half as many jobs if a compiler ran out of memory, once unchanged if it was
-        killed for another reason, and with a fixed number if a make does not support the jobserver.
-        Raises the `CommandFailedError` of the last attempt, with a hint if memory was the cause.
+        If a compiler ran out of memory, retry with half as many jobs. If it was killed for another
+        reason, retry once unchanged. If a make is too old for the jobserver, retry with a fixed
+        number of jobs. Raises the `CommandFailedError` of the last attempt.
         """
         if self.limit and not self.jobs:  # divide the limit between this machine and the workers
             self.most = min(self.most, self.limit) if self.slots else self.limit
@@ -146,7 +146,7 @@ class JobScheduler:
                 self.peaks.update(ended.peaks)
 
     def _should_retry(self, error: CommandFailedError, memory: ObservedMemory) -> bool:
-        """Return True to retry, and print why; otherwise set the hint of `error`, if known."""
+        """Return True to retry the build, and print why; if not, add a hint to `error`."""
         failures, log = load_knowledge(KNOWLEDGE_FOLDER).failures, error.parsed_log
         if log is None:
             return False
@@ -202,7 +202,7 @@ _active_builds = {"sharing": 0, "alone": 0, "waiting": 0}
 
 @contextmanager
 def reserve_build_slot(*, alone: bool) -> Iterator[None]:
-    """Hold a build slot during the with block; with `alone`, no other build runs meanwhile."""
+    """Hold a build slot during the with block. If `alone` is True, no other build has a slot."""
     kind = "alone" if alone else "sharing"
     # A waiting `alone` build blocks later builds, so that it does not wait for them too
     other = "sharing" if alone else "waiting"

@@ -1,4 +1,4 @@
-"""Share job tokens between the builds of a folder; one build governs the number of tokens."""
+"""Share job tokens between the builds of a folder; one build, the governor, adapts the number."""
 
 import contextlib
 import re
@@ -35,8 +35,9 @@ class Jobserver:
     """A build's part in the jobserver: it samples the jobs and, as governor, adjusts the tokens.
 
     A token is free, used by a job, or withheld by the governor, the build with the leader lock.
-    `at_work` are the running jobs of all builds, `in_use` is their number and `peak_jobs` its
-    maximum. `peaks` is set at the end and maps the outputs of this run to their peak MiB.
+    At most `most` jobs may run. `at_work` are the running jobs of all builds, `in_use` is how many
+    run now, and `peak_jobs` is how many ran at most. `peaks` is set at the end, and maps each
+    output that this run built to its peak MiB.
     """
 
     tokens: JobTokens
@@ -64,7 +65,7 @@ class Jobserver:
 
     @property
     def withheld_jobs(self) -> int:
-        """The number of tokens that this build or another governor withholds for lack of memory."""
+        """The number of tokens that the governor (this build or another) withholds for memory."""
         leads = self.leader_lock.taken
         return self._withheld if leads else self._count_missing_tokens(self.in_use)
 
@@ -86,7 +87,7 @@ class Jobserver:
         return thread
 
     def stop_control(self, thread: threading.Thread) -> dict[str, int]:
-        """Stop sampling, return the withheld tokens, and return the peak MiB by output."""
+        """Stop sampling, release the withheld tokens, and return the peak MiB of each output."""
         self.tokens.stop_waiting()
         thread.join()
         self._run_safely(lambda: self.edges.sample_jobs(time.monotonic()))
@@ -153,7 +154,7 @@ class Jobserver:
         self._owed -= taken
 
     def _audit_tokens(self, sample: JobsSnapshot) -> None:
-        """Correct the number of tokens if several samples show a difference from the total."""
+        """Correct the number of tokens if it is wrong in several samples in a row."""
         token_count = self.tokens.count_tokens() + self._withheld
         lost = 0 if sample.unsure else self._total - token_count - sample.most
         self._audit_counts.append((lost, token_count + sample.least - self._total))
@@ -193,10 +194,10 @@ def join_jobserver(
     expected: Mapping[str, int],
     tick: float = TICK,
 ) -> Iterator[Jobserver]:
-    """Join the jobserver of `folder` while a build runs.
+    """Join the jobserver in `folder` during the with block, with at most `most` jobs.
 
-    `expected` maps outputs to their peak MiB in the last build. If this build fails, `peaks` has
-    the larger of the expected and the measured peak of each output.
+    `expected` maps outputs to their peak MiB in the last build. If this build fails, the `peaks`
+    of the jobserver map each output to its expected or its measured peak, whichever is larger.
     """
     with open_tokens(folder) as (tokens, leader_lock):
         edges = RunningEdges(tokens.auth, expected)

@@ -1,4 +1,4 @@
-"""Preview a build with `ninja -n`, and record when the edges of a build ran."""
+"""Preview a build with `ninja -n`, and record when each edge (build step) ran."""
 
 import re
 import time
@@ -21,7 +21,7 @@ _RERUNS_CMAKE = "Re-running CMake"
 
 @dataclass(frozen=True)
 class NinjaDryRun:
-    """What Ninja would build; if `configures` is True, CMake runs first and may change that."""
+    """The result of a dry run. If `configures` is True, CMake runs first and may change it."""
 
     steps: int
     objects: int
@@ -47,14 +47,14 @@ def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRu
 
 @dataclass
 class EdgeTimes:
-    """The times when edges finished, failed and started, by output, in monotonic seconds."""
+    """The monotonic times when edges finished, failed and started (`since`), by output."""
 
     finished: dict[str, float] = field(default_factory=dict)
     failed: dict[str, float] = field(default_factory=dict)
     since: dict[str, float] = field(default_factory=dict)
 
     def record_line(self, line: str) -> None:
-        """Record the time of the step or failure that a line of build output reports."""
+        """Record the current time if a line of Ninja reports a finished or failed output."""
         if parse_ninja_step(line):
             if output := find_step_output(line):
                 self.finished[output] = time.monotonic()
@@ -72,8 +72,8 @@ def build_edges(
 ) -> list[Edge]:
     """Return the edges of compilers and linkers, finished and failed, ordered by start time.
 
-    `log_entries` are the entries of Ninja's log for this build, which has none for a failed output.
-    `peaks` are MiB by output. The duration of a failed edge without samples is 0.
+    `log_entries` is Ninja's log of this build, in which failed outputs are missing. `peaks` maps
+    outputs to MiB. The duration of a failed edge is 0 if its start was not sampled.
     """
     edges = []
     for output, end in times.failed.items():

@@ -14,10 +14,11 @@ _MAX_RETRIES = 3  # with fewer jobs, after the first attempt
 
 @dataclass(frozen=True)
 class KilledAttempt:
-    """An attempt of a build in which compilers were killed; None means unknown.
+    """A build attempt in which compilers were killed. A field is None if its value is unknown.
 
-    `names_memory` is True if a compiler reported that memory ran out. `safe_jobs` is the number of
-    jobs that memory allows now. `retries` counts the retries with fewer jobs.
+    `memory_short` is True if memory was short, `names_memory` if a compiler reported it. `jobs` is
+    the number of jobs in this attempt, and `safe_jobs` is how many memory allows now. `retries`
+    counts the earlier retries with fewer jobs, `unchanged_retries` those with the same number.
     """
 
     memory_short: bool | None
@@ -30,17 +31,17 @@ class KilledAttempt:
 
 @dataclass(frozen=True)
 class RetryDecision:
-    """Whether to retry the build, and with how many `jobs`; None means the same number."""
+    """The decision whether to retry a build; `jobs` is None if the number of jobs is unchanged."""
 
     retry: bool
     jobs: int | None = None
 
 
 def decide_retry(attempt: KilledAttempt) -> RetryDecision:
-    """Decide whether to retry a build after a kill.
+    """Decide whether to retry a build whose compilers were killed.
 
     Retry with half as many jobs, at most three times and not after an attempt with one job. If
-    memory was not short, a user or a time limit killed the compiler: retry once unchanged.
+    memory was not short, retry once unchanged, because a user or a time limit was the cause.
     """
     if attempt.memory_short is False and not attempt.names_memory:
         return RetryDecision(not attempt.unchanged_retries)
@@ -55,7 +56,7 @@ def find_killed_outputs(failures: Sequence[Failure], log: ParsedLog) -> tuple[st
 
 
 def has_memory_message(failures: Sequence[Failure], log: ParsedLog) -> bool:
-    """Return True if a compiler reported that memory ran out; a killed compiler reports nothing."""
+    """Return True if a compiler printed that memory ran out, instead of being killed silently."""
     lines = log.find_lines(failures, MEMORY_SLUGS.values())
     return any(not _BY_SIGNAL.search(line.text) for line in lines)
 

@@ -1,7 +1,7 @@
 """Keep the jobserver's tokens in a pipe and elect the governor with a file lock. POSIX only.
 
-A build that finds no other build in the folder recreates the pipe, so that tokens of a killed build
-do not stay lost. The system releases the locks when a process ends, even after SIGKILL.
+The first build in a folder recreates the pipe, because a killed build may have lost tokens.
+The system releases the locks when a process ends, even after SIGKILL.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class TokenPipe:
             os.write(self._fd, _TOKEN_BYTE * tokens)
 
     def wait_for_tokens(self, seconds: float, limit: int) -> int:
-        """Wait for tokens and take up to `limit`; return how many were taken, 0 after `seconds`."""
+        """Wait up to `seconds` for tokens, take at most `limit`, and return how many were taken."""
         # Polling would be too slow: Ninja takes a returned token again within 1 ms
         descriptors = [self._stop, self._fd] if limit else [self._stop]
         ready, _, _ = select.select(descriptors, [], [], max(0.0, seconds))
@@ -74,7 +74,7 @@ class FileLeaderLock:
         self._fd = _open_lock_file(folder / "governor.lock")
 
     def acquire_lead(self) -> bool:
-        """Try to get the lock; return True if this process has it, now or from an earlier call."""
+        """Get the lock if it is free; return True if this process now has the lock."""
         self.taken = self.taken or (self._fd >= 0 and _try_lock(self._fd))
         return self.taken
 
@@ -87,7 +87,7 @@ class FileLeaderLock:
 
 @contextlib.contextmanager
 def open_tokens(folder: Path) -> Iterator[tuple[TokenPipe, FileLeaderLock]]:
-    """Open the tokens and the leader lock of `folder`; the first build begins without tokens."""
+    """Open the tokens and the leader lock of `folder`. A new jobserver has no free tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         lock = _open_lock_file(folder / "pool.lock")

@@ -17,7 +17,7 @@ from tasks.system.output import bind_current_context, show_progress
 
 @dataclass(frozen=True)
 class ProgressMonitor:
-    """Functions for a build's activity: `hit_rate` of the cache, and seconds (`took`) by output."""
+    """Functions that return the cache's hit rate and (`took`) the seconds that each output took."""
 
     hit_rate: Callable[[], float | None] = lambda: None
     took: Callable[[], Mapping[str, float]] = dict
@@ -64,10 +64,11 @@ def report_build_progress(
 
 @dataclass
 class _ProgressReporter:
-    """The progress display of one command; `lock` protects it, as two threads use it.
+    """The progress display of one command. `lock` protects it, because two threads use it.
 
-    While Ninja counts steps, the display shows only Ninja's lines and no compiler output. A line of
-    CMake, which begins with `--`, means that Ninja has ended, even before its last step.
+    While Ninja counts steps, the display shows only Ninja's lines and no compiler output. A line
+    that begins with `--` is from CMake and means that Ninja has ended, even before its last step.
+    `before_first` is True in a build until Ninja has finished its first step.
     """
 
     meter: ProgressMeter = field(default_factory=ProgressMeter)

@@ -22,8 +22,9 @@ _COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # programs of GCC and clang
 class JobsSnapshot:
     """The jobs at one moment, with the bounds `least` and `most` of the tokens that they hold.
 
-    Each Ninja may run one job without a token. Before it opens the jobserver, its jobs hold none.
-    `unsure` is True if a make is running, which may hold more tokens.
+    `ninjas` is how many Ninja processes use the jobserver, and `idle` how many of these run no job.
+    Each may run one job without a token. If a make is running, `unsure` is True, because the make
+    may hold more tokens.
     """
 
     jobs: tuple[Job, ...]
@@ -48,9 +49,9 @@ class _RunningEdge:
 class RunningEdges:
     """The running edges of all builds that use one jobserver, updated by each sample.
 
-    Each child process of a Ninja is an edge, together with its descendants. `peaks` maps the output
-    of each finished local edge of this run to its peak MiB. `shown` maps each kind of job to the
-    peaks (MiB) of all edges that were expected or have finished, in ascending order.
+    A child process of Ninja and its descendants are one edge. `peaks` maps the output of each
+    finished local edge of this run to its peak MiB. `shown` maps each kind of job to all known
+    peaks in MiB, which are those of the last build and of finished edges, in ascending order.
     """
 
     def __init__(self, auth: str, expected: Mapping[str, int]) -> None:
@@ -69,7 +70,7 @@ class RunningEdges:
         self._edges: dict[int, _RunningEdge] = {}
 
     def sample_jobs(self, now: float, paused: Mapping[int, float] | None = None) -> JobsSnapshot:
-        """Return the running jobs; `paused` maps process ids to the time when the pause began."""
+        """Return the running jobs; `paused` maps process ids to the times when the pauses began."""
         alive = processes.list_pids()
         for pid in self._known.keys() - alive:
             self._forget_process(pid)
@@ -101,7 +102,7 @@ class RunningEdges:
         )
 
     def _assign_to_edge(self, pid: int, now: float) -> None:
-        """Assign a process to the edge of its parent; assign an unknown parent first."""
+        """Assign a process to the edge of its parent or, if the parent is Ninja, to a new edge."""
         if pid in self._known:
             return
         self._known[pid] = now
@@ -119,7 +120,7 @@ class RunningEdges:
         self._inspect_process(pid, now)
 
     def _inspect_process(self, pid: int, now: float) -> None:
-        """Read the program and command line of a process; before exec, both are the parent's."""
+        """Classify a process by its command line, which is still that of its parent until exec."""
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
             command = " ".join(processes.read_arguments(pid))
@@ -140,7 +141,7 @@ class RunningEdges:
             self._add_ninja(pid, now)
 
     def _detect_local_compile(self, pid: int, program: str) -> None:
-        """Change a remote job to a local one if its compiler runs on this machine."""
+        """Count a remote job as local if its compiler turns out to run on this machine."""
         edge = self._edges.get(self._owner.get(pid, 0))
         if not edge or edge.job.kind != "remote" or not _COMPILER_NAMES.fullmatch(program):
             return

@@ -1,8 +1,8 @@
 """Keep the jobserver's tokens in a semaphore; elect the governor with a named event. Windows only.
 
-Both names come from the jobserver's folder. The objects exist in one logon session, until the last
-process that has them open ends; the first build creates a semaphore without tokens. A build cannot
-open the objects of an elevated process; such a build uses a separate jobserver.
+The names of both objects are computed from the jobserver's folder. The objects exist in one logon
+session, until the last process that has them open ends. If an elevated process owns the objects, a
+build that is not elevated cannot open them, and uses a separate jobserver.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _query_semaphore = windows_kernel.declare_native_function(
 
 
 class TokenSemaphore:
-    """The free tokens of the jobserver: the count of a semaphore, whose name is `auth`."""
+    """The free tokens of the jobserver, kept as the count of the semaphore with the name `auth`."""
 
     def __init__(self, name: str) -> None:
         self.auth = name
@@ -66,7 +66,7 @@ class TokenSemaphore:
             _release_semaphore(self._handle, tokens, None)
 
     def wait_for_tokens(self, seconds: float, limit: int) -> int:
-        """Wait for tokens and take up to `limit`; return how many were taken, 0 after `seconds`."""
+        """Wait up to `seconds` for tokens, take at most `limit`, and return how many were taken."""
         handles = (self._stop, self._handle) if limit else (self._stop,)
         if self._wait_for_handle(*handles, seconds=seconds) != _TOKEN:
             return 0
@@ -90,7 +90,7 @@ class TokenSemaphore:
 
 
 class EventLeaderLock:
-    """The named event that makes one process the governor: the one that created the event."""
+    """The lock of the governor. The process that creates the named event has the lock."""
 
     def __init__(self, name: str) -> None:
         self.taken = False
@@ -98,7 +98,7 @@ class EventLeaderLock:
         self._handle = 0
 
     def acquire_lead(self) -> bool:
-        """Try to get the lock; return True if this process has it, now or from an earlier call."""
+        """Get the lock if it is free; return True if this process now has the lock."""
         if not self.taken and self._name:
             try:
                 handle = _create_event(None, True, False, self._name)
@@ -121,7 +121,7 @@ class EventLeaderLock:
 
 @contextlib.contextmanager
 def open_tokens(folder: Path) -> Iterator[tuple[TokenSemaphore, EventLeaderLock]]:
-    """Open the tokens and the leader lock of `folder`; the first build begins without tokens."""
+    """Open the tokens and the leader lock of `folder`. A new jobserver has no free tokens."""
     name = compute_semaphore_name(folder)
     try:
         semaphore = TokenSemaphore(name)

@@ -1,8 +1,8 @@
 """Read the state of a checkout: commit, submodules, local changes and untracked files.
 
 The list of untracked files is cached, as in git's untracked cache, but in a file outside of the
-user's repository. git lists the files again if the modification time of a folder, the index, the
-commit or .git/info/exclude changed, or if such a time is too recent to be reliable.
+user's repository. git lists the files again if the commit changed, or the modification time of a
+folder, a .gitignore, the index or .git/info/exclude. If a time is too recent, nothing is cached.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _CLOCK_RESOLUTION_NS = 2_000_000_000  # ns: the coarsest clock resolution of a f
 
 @dataclass(frozen=True)
 class _UntrackedCache:
-    """The untracked files `names`, and the times of all `git` files and `folders` that matter."""
+    """The untracked files `names`, with the commit and the file times for which they are valid."""
 
     commit: str
     git: list[str]
@@ -35,7 +35,7 @@ class _UntrackedCache:
 
 
 def _list_untracked_files(tree: PurePath, cache: PurePath | None) -> list[str]:
-    """Return the untracked files; run git only if the file `cache` is outdated or not given."""
+    """Return the untracked files: from the file `cache` if it is up to date, else from git."""
     commit = read_head_commit(Path(tree)) if cache else ""
     cached = _read_cache(cache) if cache else None
     if (
@@ -72,10 +72,10 @@ def _stamp_git_files(tree: PurePath, started: int | None = None) -> list[str]:
 
 
 def _stamp_path(path: str, started: int | None = None) -> str:
-    """Return a path's modification time and inode; "-" if it is missing.
+    """Return a path's modification time and inode; "-" if the path is missing.
 
-    Return an empty string if the path changed just before `started`: the path may then change
-    again without a new modification time.
+    Return an empty string if the path changed just before the time `started` (in ns), because it
+    may then change again without a new modification time.
     """
     try:
         status = os.stat(path)  # noqa: PTH116 - five times faster, for thousands of folders
@@ -108,7 +108,7 @@ def is_checkout(path: PurePath) -> bool:
 
 
 def read_git_state(tree: PurePath, cache: PurePath | None = None) -> GitState:
-    """Return a checkout's state; the file `cache` stores the untracked files for later calls."""
+    """Return a checkout's state; the file `cache` stores the list of untracked files."""
     with ThreadPoolExecutor(max_workers=2) as executor:
         untracked = executor.submit(_hash_untracked_files, tree, cache)
         submodules = executor.submit(lambda: dict(list_checked_out_submodules(tree)))
@@ -125,7 +125,7 @@ def is_clean(folder: PurePath) -> bool:
 
 
 def capture_git_output(tree: PurePath, *args: str, what: str = "read the checkout") -> str:
-    """Return the output of a short git command in `tree`; errors contain the description `what`."""
+    """Return the output of a short git command in `tree`; `what` describes it in error messages."""
     return shell.capture_output(build_git_command(*args, what=f"{what} {tree}", at=tree))
 
 
@@ -165,7 +165,7 @@ def list_submodule_status(tree: PurePath) -> Iterator[tuple[str, str, str]]:
 
 
 def read_submodule_names(tree: PurePath) -> dict[str, str]:
-    """Return path → name of the submodules in .gitmodules."""
+    """Return a mapping from the path of each submodule in .gitmodules to its name."""
     if not (Path(tree) / ".gitmodules").exists():
         return {}
     argv = ("--file", ".gitmodules", "--get-regexp", r"\.path$")
@@ -206,13 +206,13 @@ def list_checked_out_submodules(tree: PurePath) -> Iterator[tuple[str, str]]:
 
 
 def hash_local_edits(tree: PurePath, *, untracked: bool = True) -> str:
-    """Return a digest of all changed and untracked files (path, mode, content); "" if clean."""
+    """Return a digest of changed and, if `untracked` is True, of untracked files; "" if clean."""
     _, changed = _read_tracked_status(tree)
     return _hash_lines([*changed, *(_hash_untracked_files(tree) if untracked else ())])
 
 
 def _read_tracked_status(tree: PurePath) -> tuple[str, list[str]]:
-    """Return the commit, and a line to hash for each tracked file with local changes."""
+    """Return the checked-out commit, and a line to hash for each changed tracked file."""
     entries = list_git_entries(
         tree, "status", "--porcelain=v2", "--branch", "--no-renames",
         "--untracked-files=no", "--ignore-submodules=untracked",
@@ -239,7 +239,7 @@ def _hash_lines(lines: list[str]) -> str:
 
 
 def fingerprint_file(path: Path) -> str:
-    """Return the text to hash for a path: mode and sha256, link target, `folder` or `gone`."""
+    """Return a text that identifies a file by mode and sha256, and a symbolic link by target."""
     if path.is_symlink():
         return f"link {path.readlink()}"
     if not path.is_file():
@@ -251,8 +251,8 @@ def fingerprint_file(path: Path) -> str:
 def list_unignored_files(tree: PurePath, scratch: PurePath) -> tuple[str, ...]:
     """Return the files of a tree that is not a checkout, filtered by its .gitignore files.
 
-    `scratch` is an empty repository, which is created if it does not exist. A repository inside
-    the tree is returned as a folder, whose path ends with a slash.
+    git needs a repository for this: `scratch` is an empty one, which is created if it is missing.
+    Of a repository inside the tree, only the folder is returned, with a slash at the end.
     """
     if not Path(scratch).exists():
         argv = ("init", "--quiet", "--bare", "--", str(scratch))

@@ -24,7 +24,7 @@ _CLONE_RETRY = re.compile(r"Failed to clone '(?P<what>.*)'\. Retry scheduled")
 
 @dataclass(frozen=True)
 class Clone:
-    """A managed clone: its folder `tree`, its URL and the requested ref."""
+    """A managed clone in the folder `tree`, in which `ref` of the repository `url` is requested."""
 
     tree: Path
     url: str
@@ -64,7 +64,7 @@ class Clone:
 
 
 def _fetch_ref(clone: Clone) -> str:
-    """Fetch only the ref, or all refs if the server refuses that; return the ref's commit."""
+    """Fetch the ref and return its commit; fetch all refs if the server refuses a single one."""
     if clone.ref.startswith("-"):
         raise FetchError(f'"{clone.ref}" is not a ref: a ref cannot start with "-"')
     full_hash = _COMMIT_HASH.fullmatch(clone.ref)
@@ -108,7 +108,7 @@ def _build_missing_ref_error(clone: Clone, where: str) -> FetchError:
 
 
 def is_at_ref(dest: PurePath, url: str, ref: str, submodules: bool = True) -> bool:
-    """Return True if `dest` was completely checked out for the same URL, ref and submodules."""
+    """Return True if a checkout in `dest` has finished with the same URL, ref and `submodules`."""
     clone = Clone(Path(dest), url, ref, submodules, None)
     return checkout_state.is_checkout(dest) and clone.read_config("checkout") == clone.request_line
 
@@ -123,8 +123,8 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
 ) -> None:
     """Check out `ref` (a tag, branch or commit) of the repository `url` in the folder `dest`.
 
-    Raises `FetchError` if the host does not answer or has no such ref, and `LostEditsError` if the
-    user's edits would be lost; the checkout is then unchanged.
+    Raises `FetchError` if the host does not answer or has no such ref. Raises `LostEditsError` if
+    the user's edits would be lost, and then leaves the checkout unchanged.
     """
     if is_at_ref(dest, url, ref, submodules):
         return
@@ -140,10 +140,10 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
 
 
 def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool) -> None:
-    """Check out `commit` in place of the current commit `head`, which is "" if there is none.
+    """Check out `commit` instead of the current commit `head`, which is "" if there is none.
 
-    Raises `LostEditsError` if there are uncommitted edits. An interrupted checkout looks edited, so
-    its changes are saved in a ref instead.
+    Raises `LostEditsError` if there are uncommitted edits. If the last checkout was `interrupted`,
+    its files look edited; they are saved in a ref and overwritten.
     """
     if head:
         clone.run_git("update-ref", f"refs/torchyard/left/{head}", head, what="keep the commit")
@@ -196,8 +196,8 @@ _EXCLUDED_FILES = ("index", "logs", "hooks", "*.lock", "FETCH_HEAD", "ORIG_HEAD"
 def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -> str:
     """Create the repository `dest` from a finished local clone of `url`, without a checkout.
 
-    Copy the objects, also of submodules, from the first finished clone of `url` in `others`. Return
-    the path of that clone, or an empty string if there is none or if `dest` exists.
+    Copy the objects, also those of submodules, from the first finished clone of `url` in `others`.
+    Return the path of that clone; "" if there is none, if `dest` exists or if the copy fails.
     """
     folder = Path(dest)
     clones = (tree for tree in map(Path, others) if (tree / ".git").is_dir())
@@ -223,7 +223,7 @@ def _read_git_config(tree: PurePath, key: str) -> str:
 
 
 def _copy_repository(dest: Path, source: Path) -> None:
-    """Copy a git folder's objects to a new repository; store the HEAD of `source` in a ref."""
+    """Copy the objects of a git folder to the new repository `dest`; store the HEAD as a ref."""
 
     def link_or_copy(original: str, target: str) -> None:
         if "objects" in Path(original).parts:  # git never modifies these files
@@ -258,7 +258,7 @@ def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str
 
 
 def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
-    """Print a line if `ref` of a local repository is newer than the commit in torchyard.lock."""
+    """If the repository is local and `ref` is no longer at the commit `locked`, print a line."""
     is_local = git_command.is_local_url(apply_mirror(url, mirrors))
     if not locked or locked.startswith(ref) or not is_local:
         return
@@ -277,7 +277,7 @@ _SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?(?P<host>[^/:]+):")
 
 
 def is_reachable(url: str, timeout: float = 1.0) -> bool:
-    """Return True if a local path exists, or the host or its proxy accepts a TCP connection."""
+    """Return True if `url` is an existing path, or if its host or proxy accepts a connection."""
     if git_command.is_local_url(url):
         return Path(url2pathname(urlsplit(url).path) if url.startswith("file:") else url).exists()
     host, port = resolve_host_port(url)
@@ -285,7 +285,7 @@ def is_reachable(url: str, timeout: float = 1.0) -> bool:
 
 
 def resolve_host_port(url: str) -> tuple[str, int]:
-    """Return the host and port of a URL or of its proxy; ("", 0) if it is not a git URL."""
+    """Return the host and port of a git URL, or of its proxy if one is set; ("", 0) if invalid."""
     if "://" not in url:
         address = _SCP_ADDRESS.match(url)
         return (address["host"], 22) if address else ("", 0)
@@ -307,7 +307,7 @@ def _can_connect(host: str, port: int, timeout: float) -> bool:
 
 
 def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Return the submodules to update: missing, interrupted, or as in the old commit `seen`."""
+    """Return the submodules that are missing, partly updated, or still as in the commit `seen`."""
     if not (Path(tree) / ".gitmodules").exists():
         return ()
     entries: list[str] = []
@@ -326,7 +326,7 @@ def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
 
 
 def list_changed_submodules(tree: PurePath) -> tuple[str, ...]:
-    """Return the submodules that are not at the commit that the tree records."""
+    """Return the submodules at a commit other than the one that the tree records."""
     return tuple(
         path for flag, path, _ in checkout_state.list_submodule_status(tree) if flag == "+"
     )
@@ -339,7 +339,7 @@ def update_submodules(
     mirrors: Mapping[str, str] | None = None,
     log: PurePath | None = None,
 ) -> None:
-    """Check out submodules (all if `paths` is empty) recursively; keep the user's changes."""
+    """Check out the submodules in `paths` (all if empty) recursively; keep the user's changes."""
     if not (Path(tree) / ".gitmodules").exists():
         return
     requested = tuple(paths) or tuple(

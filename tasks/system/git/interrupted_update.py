@@ -1,7 +1,7 @@
 """Repair a checkout after a git process of torchyard was interrupted.
 
-A killed git leaves lock files, which make later git commands fail. They are removed only if no
-other git can own them.
+A killed git leaves lock files, which make later git commands fail. These files are removed
+only if no other git process can own them.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ _NOTE_INTERVAL = 1.0  # seconds
 
 @dataclass(frozen=True)
 class UpdateNote:
-    """The record of an unfinished submodule update; submodules are listed by path.
+    """The record of an unfinished submodule update. Each submodule is named by its path.
 
-    `paths` were requested, `fresh` were not cloned before, `clean` had no local changes, and
-    `heads` maps each submodule that existed to its branch and commit. `began` and `ended` are
-    seconds since 1970. `ended` is the time of a failure, None while git runs or if it was killed.
+    `paths` are the requested submodules. Before the update, `fresh` were not cloned, `clean` had no
+    local changes, and `heads` has branch and commit of those that existed. `began` and `ended` are
+    seconds since 1970. `ended` is the time of a failure, None while git runs or if git was killed.
     """
 
     paths: Sequence[str] = ()
@@ -68,13 +68,13 @@ def find_last_write_time(tree: PurePath, note: UpdateNote) -> float:
 
 
 def find_submodule_repositories(tree: Path) -> dict[str, Path]:
-    """Return submodule path → folder in which git keeps the submodule's repository."""
+    """Return a mapping from the path of each submodule to the folder of its git repository."""
     folder = checkout_state.find_git_folder(tree) / "modules"
     return {path: folder / name for path, name in checkout_state.read_submodule_names(tree).items()}
 
 
 def is_complete_checkout(inner: Path) -> bool:
-    """Return True if `inner` is a checkout with a commit and an index, which git writes last."""
+    """Return True if `inner` has a commit and an index; a checkout writes the index at its end."""
     if not checkout_state.is_checkout(inner):
         return False
     try:
@@ -96,7 +96,7 @@ def read_submodule_head(inner: Path) -> str:
 
 
 def has_git_activity_since(inner: Path, until: float) -> bool:
-    """Return True if HEAD, its reflog or the index is newer than the time `until`."""
+    """Return True if HEAD, its reflog or the index was written after the time `until`."""
     git_files = (
         checkout_state.find_git_folder(inner) / name for name in ("HEAD", "index", "logs/HEAD")
     )
@@ -108,8 +108,8 @@ def find_user_changed_submodules(
 ) -> Iterator[str]:
     """Yield the submodules, also nested ones, whose commit the user changed after the interruption.
 
-    Such a submodule is neither at the recorded commit nor at one that torchyard's git found or set.
-    The paths are relative to `top`; `above` is the path of `tree` with a slash.
+    Such a submodule differs from the recorded commit, and torchyard's git did not cause this. The
+    paths are relative to `top`. `tree` is the repository to search, `above` its path and "/".
     """
     tree = tree or top
     for flag, path, _ in checkout_state.list_submodule_status(tree):
@@ -133,9 +133,9 @@ _NAMES_PER_COMMAND = 100  # the length of a command is limited
 
 
 def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
-    """Repair the partial checkout at `path`, in which torchyard's git wrote until the time `until`.
+    """Repair the partial checkout of the submodule `path`, which torchyard's git has left.
 
-    If the user changed the checkout later, only print a warning.
+    If the checkout changed after `until`, the time of git's last write, only print a warning.
     """
     inner = tree / path
     if not checkout_state.is_checkout(inner):
@@ -189,7 +189,7 @@ def save_changes_in_ref(inner: Path) -> None:
 
 
 def _restore_missing_files(inner: Path, names: Sequence[str], edited: list[str]) -> None:
-    """Restore the missing files of a user's clone; raise `LostEditsError` if a file was edited."""
+    """Restore the missing files `names`; raise `LostEditsError` if any is edited or not in HEAD."""
     committed = checkout_state.list_git_entries(inner, "ls-tree", "-r", "--name-only", "HEAD")
     if edited or not set(names) <= set(committed):
         raise LostEditsError(
@@ -219,7 +219,7 @@ def _read_recorded_commit(tree: Path, inner: Path) -> str:
 
 
 def _remove_blocking_files(tree: Path, inner: Path) -> None:
-    """Remove untracked files that block a checkout, if they are empty or as in the new commit."""
+    """Remove untracked files that block a checkout, if they are empty or equal to its files."""
     try:
         commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")
@@ -327,7 +327,7 @@ def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...
 
 
 def repair_interrupted_update(tree: PurePath) -> None:
-    """Repair an interrupted update; raise `LostEditsError` if files may be the user's edits."""
+    """Repair an interrupted update; raise `LostEditsError` if changes may be the user's edits."""
     if not (note := read_update_note(tree)):
         return
     remove_stale_locks(tree, note)
@@ -341,7 +341,7 @@ def repair_interrupted_update(tree: PurePath) -> None:
 
 
 def _list_present_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
-    """Yield the submodules that are checked out, and their nested submodules."""
+    """Yield those of the submodules `paths` that are checked out, with their nested submodules."""
     for path in paths:
         inner = tree / path
         if checkout_state.is_checkout(inner):
@@ -351,7 +351,7 @@ def _list_present_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
 
 
 def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
-    """Repair a submodule that the interrupted update cloned; remove it if it is incomplete."""
+    """Repair a submodule that the interrupted update cloned; remove an incomplete clone."""
     inner, repository = tree / path, find_submodule_repositories(tree).get(path)
     if is_complete_checkout(inner):
         repair_partial_checkout(tree, path, until)
@@ -364,7 +364,7 @@ def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
 
 
 def _clear_folder(place: Path, until: float, *, last: str) -> None:
-    """Remove an incomplete clone, or rename it if a file in it is newer than the time `until`."""
+    """Remove a folder, and `last` in it at the end; if it changed after `until`, only rename it."""
     if not place.is_dir() or not files.has_content(place):
         return
     if all(path.lstat().st_mtime <= until for path in place.rglob("*")):

@@ -1,6 +1,6 @@
 """Find the user's work that exists only in a managed clone, and apply patches without losing it.
 
-Patches of torchyard, ignored files, and files that a build leaves in submodules do not count.
+The user's work excludes torchyard's patches, ignored files, and build outputs in submodules.
 """
 
 import json
@@ -29,7 +29,7 @@ _NON_COMMIT_ENTRY = re.compile(
 
 
 def list_local_changes(tree: PurePath, patches: Sequence[PurePath] = ()) -> tuple[str, ...]:
-    """Return the kinds of local changes, such as "edits", except those made by `patches`."""
+    """Return the kinds of local changes, such as "edits"; changes by `patches` do not count."""
     try:
         if not checkout_state.read_head_commit(Path(tree)):
             return ()  # no checkout has finished here
@@ -68,14 +68,14 @@ def _has_edits(tree: Path, patches: Sequence[PurePath]) -> bool:
 
 
 def _list_with_index(tree: Path, index: Path, *args: str) -> list[str]:
-    """Run a git command that uses the index file `index`; return its output, split at NUL."""
+    """Return the NUL-separated output of a git command that uses the index file `index`."""
     command = build_git_command(*args, what=f"look for edits in {tree}", at=tree)
     env = {**command.env, "GIT_INDEX_FILE": str(index)}
     return [entry for entry in shell.capture_output(replace(command, env=env)).split("\0") if entry]
 
 
 def _has_local_commits(tree: Path) -> bool:
-    """Return True if the reflog has a commit that was made here and is on no remote branch."""
+    """Return True if the reflog has a commit made in this clone that no remote branch contains."""
     log = checkout_state.capture_git_output(
         tree, "log", "--walk-reflogs", "--format=%H %gs", "HEAD"
     ).splitlines()
@@ -109,7 +109,7 @@ class MergeConflicts:
 
 
 def find_conflicts(tree: PurePath) -> MergeConflicts | None:
-    """Return the conflicts of a checkout and its submodules; None if there are none."""
+    """Return the merge conflicts of a checkout and its submodules; None without conflicts."""
     if not checkout_state.is_checkout(top := Path(tree)):
         return None
     try:
@@ -129,7 +129,7 @@ def find_conflicts(tree: PurePath) -> MergeConflicts | None:
 
 
 def require_merged(tree: PurePath, where: str) -> None:
-    """Raise an error, with the location `where`, for conflicts; warn of an unfinished operation."""
+    """Raise an error with location `where` on conflicts; warn of an unfinished git operation."""
     if conflicts := find_conflicts(tree):
         raise TorchyardError(f"in {tree} {conflicts}", location=where, hint=conflicts.hint)
     if not checkout_state.is_checkout(top := Path(tree)):
@@ -149,7 +149,7 @@ def _find_operation(repository: Path) -> str:
 
 
 def _build_conflict_hint(repository: Path) -> str:
-    """Return a hint to finish or undo the git operation, or to resolve the conflicts of a stash."""
+    """Return a hint to finish or undo git's operation or, without one, to resolve the conflicts."""
     git, operation = f"git -C {_quote_folder(repository)}", _find_operation(repository)
     if not operation:
         return f"resolve the conflicts, then run {git} add FILE; {git} status lists the files"
@@ -181,7 +181,7 @@ def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
 
 
 def restore_patched_files(tree: PurePath, folder: Path) -> None:
-    """Restore the files of an interrupted patch; copy later edits to a folder, and report it."""
+    """Restore the files of an interrupted patch from `folder`; save and report later edits."""
     existing, backup = _read_backup_list(folder), folder / _BACKUP_FILES
     aside = files.find_free_path(folder.with_name("aside"))
     missing = [name for name in existing if existing[name] and not _is_file(backup / name)]
@@ -220,7 +220,7 @@ def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
 
 
 def _read_backup_list(folder: Path) -> Mapping[str, bool]:
-    """Return file name → whether the file existed before the patch; {} without a backup."""
+    """Return for each file name whether the file existed before the patch; {} without a backup."""
     path = folder / _BACKUP_LIST
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if text.startswith("{"):
@@ -247,7 +247,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _link_or_copy_file(source: Path, target: Path) -> None:
-    """Replace `target` atomically by a hard link to, or a copy of, `source`."""
+    """Replace `target` atomically by a hard link to `source`, or by a copy if that fails."""
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f".{target.name}.torchyard")
     new.unlink(missing_ok=True)
@@ -265,13 +265,13 @@ def _copy_with_parents(source: Path, target: Path) -> None:
 
 
 def _remove_backup(folder: Path) -> None:
-    """Remove the backup folder, the list first: without the list, no file is restored from it."""
+    """Remove the backup folder: first its list, because without the list nothing is restored."""
     (folder / _BACKUP_LIST).unlink(missing_ok=True)
     files.remove_owned(folder)
 
 
 def can_apply_patch(tree: PurePath, patch: PurePath, *, reverse: bool = False) -> bool:
-    """Return True if the patch can be applied, or with `reverse`, if it can be reverted."""
+    """Return True if the patch can be applied or, if `reverse` is True, be reverted."""
     try:
         shell.capture_output(_build_patch_command(tree, patch, reverse, "--check"))
     except CommandFailedError:
@@ -280,7 +280,7 @@ def can_apply_patch(tree: PurePath, patch: PurePath, *, reverse: bool = False) -
 
 
 def is_as_committed(tree: PurePath, patch: Path) -> bool:
-    """Return True if a patch's files are as committed; False if `tree` is not a checkout."""
+    """Return True if all files of a patch are as committed; False if `tree` is not a checkout."""
     if not checkout_state.is_checkout(tree):
         return False
     submodules = [path for path, _ in checkout_state.list_checked_out_submodules(tree)]
@@ -303,10 +303,10 @@ def apply_patch(
     log: PurePath | None = None,
     keep: Path | None = None,
 ) -> None:
-    """Apply a patch, or revert it if `reverse`; a `CommandFailedError` leaves the tree unchanged.
+    """Apply a patch, or revert it if `reverse` is True; a failure leaves the tree unchanged.
 
-    The folder `keep`, if set, gets a backup, from which `restore_patched_files` restores the tree
-    after a SIGKILL.
+    If `keep` is set, this folder holds a backup during the patch. After a SIGKILL,
+    `restore_patched_files` restores the tree from the backup.
     """
     with keep_backup(tree, Path(patch), keep) if keep else nullcontext():
         shell.run_command(_build_patch_command(tree, patch, reverse, log=log))

@@ -64,12 +64,12 @@ def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
 
 
 def measure_memory(groups: tuple[ControlGroup, ...], proc: Path = PROC) -> MemoryReading:
-    """Return the reading with the least available memory, of the machine or of a control group."""
+    """Return the memory of the machine or of a control group, whichever has the least available."""
     return min(_list_memory_readings(groups, proc), key=lambda memory: memory.available_mib)
 
 
 def find_memory_limit(groups: tuple[ControlGroup, ...], proc: Path = PROC) -> int:
-    """Return the lowest memory limit in MiB, which does not depend on the current usage."""
+    """Return the lowest memory limit of the machine and its control groups, in MiB."""
     return min(memory.limit_mib for memory in _list_memory_readings(groups, proc))
 
 
@@ -117,7 +117,7 @@ def _split_lines(text: str, separator: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
-    """Yield the version and path from /proc/self/cgroup: `4:memory:/a` is v1, `0::/b` is v2."""
+    """Yield (version, path) of each cgroup: (1, /a) for `4:memory:/a`, (2, /b) for `0::/b`."""
     for line in text.splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
@@ -127,7 +127,7 @@ def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
 
 
 def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
-    """Yield cgroup mounts from mountinfo: `31 23 0:28 ROOT POINT … - TYPE source superoptions`."""
+    """Yield the cgroup mounts from lines such as `31 23 0:28 ROOT POINT … - TYPE … OPTIONS`."""
     for line in text.splitlines():
         mount_fields, _, filesystem_fields = line.partition(" - ")
         kind, *_, options = filesystem_fields.split()
@@ -143,8 +143,8 @@ def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
 def _list_parent_groups(mount: _CgroupMount, path: PurePosixPath) -> Iterator[ControlGroup]:
     """Yield the group at `path` and all groups above it within the mount.
 
-    In a container, `path` may be the host's although only the container's part is mounted, or the
-    other way round. The group is then the top folder of the mount.
+    In a container, `path` may not exist within the mount, because only one of them is the path
+    on the host. The only group is then the top folder of the mount.
     """
     folder = mount.point
     if path.is_relative_to(mount.root):
@@ -164,10 +164,10 @@ def count_usable_cores() -> int:
 
 
 def compute_safe_jobs(compiler_mib: int = 0, most: int = 0) -> int:
-    """Return how many compilers can run at once by cores and available memory, at least one.
+    """Return how many compilers the cores and the available memory allow, at least one.
 
-    `compiler_mib` is the memory of a compiler, if it is known to be more than usual; `most`
-    replaces the number of cores.
+    `compiler_mib` is the memory of a compiler, if it is known to be more than usual. If `most` is
+    not 0, it is used instead of the number of cores.
     """
     available = measure_memory(find_control_groups()).available_mib
     by_memory = available // max(CUDA_COMPILER_MIB, compiler_mib)
@@ -180,6 +180,6 @@ def count_processors() -> int:
 
 
 def compute_kernel_jobs(most: int) -> int:
-    """Return how many flash-attention kernels, up to `most`, the memory limit allows at once."""
+    """Return how many compilers of flash-attention kernels fit the memory limit, at most `most`."""
     limit = find_memory_limit(find_control_groups())
     return max(1, min(most, limit // KERNEL_COMPILER_MIB))

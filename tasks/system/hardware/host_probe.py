@@ -20,7 +20,7 @@ _SYSTEM_NAMES: dict[str, System] = {"linux": "linux", "win32": "windows", "darwi
 
 @dataclass(frozen=True)
 class HostQuery:
-    """The settings that decide what is found: the Python, and the CUDA toolkit's path if set."""
+    """The settings for a probe: the Python, and the CUDA toolkit's path, None if it is not set."""
 
     python: str
     toolkit_path: str | None
@@ -28,7 +28,7 @@ class HostQuery:
 
 @dataclass(frozen=True)
 class HostPin:
-    """The content of host.json: the settings, and the host facts that were found with them."""
+    """The content of host.json: the host facts, and the settings `asked` used to find them."""
 
     asked: HostQuery
     host: Host
@@ -37,8 +37,8 @@ class HostPin:
 def read_host(query: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
     """Return the host facts from the file `pin`; probe again if there are none for this `query`.
 
-    The interpreter is probed again if it is gone: an upgrade may have removed it. If `run` is
-    False, no program is started: versions are read from files, if the files contain them.
+    If an upgrade has removed the interpreter, only the interpreter is probed again. If `run` is
+    False, no program is started, and versions are known only if they can be read from files.
     """
     try:
         pinned = manifests.read_manifest(pin, HostPin)
@@ -82,7 +82,7 @@ def list_gpus(*, run: bool = True) -> tuple[Gpu, ...]:
 
 
 def _find_toolkits(path: str | None, *, run: bool) -> Iterator[InstalledToolkit]:
-    """Yield CUDA toolkits: from `path` in the settings, the environment, then the usual folders."""
+    """Yield the CUDA toolkits at `path` (a setting), in the environment, then in usual folders."""
     visited: set[Path] = set()
     for candidate in _list_toolkit_folders(path):
         home = candidate.expanduser().absolute()
@@ -116,7 +116,7 @@ def read_nvcc_version(home: Path) -> str:
 
 
 def read_toolkit_version(home: Path) -> str:
-    """Return nvcc's version from version.json, else from cuda.h ("13.0.0"); "" without nvcc."""
+    """Return the version of nvcc from version.json or else from cuda.h; "" if nvcc is missing."""
     if not Path(toolchain.build_nvcc_path(str(home))).exists():
         return ""
     try:

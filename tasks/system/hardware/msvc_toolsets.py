@@ -50,7 +50,7 @@ class VisualStudioInstallation:
 
 @dataclass(frozen=True)
 class ChosenToolset:
-    """The chosen compiler and its installation; `why` is "" for the default choice."""
+    """The chosen compiler `cl` and its installation; `why` explains an unusual choice, else ""."""
 
     cl: Program
     installation: VisualStudioInstallation
@@ -58,7 +58,7 @@ class ChosenToolset:
 
     @property
     def setup_name(self) -> str:
-        """Return a name for the toolset, without versions that can change for the same cl.exe."""
+        """Return a name of the toolset that stays the same while cl.exe stays the same."""
         release = format_major_minor(self.installation.version)
         toolset = format_major_minor(self.cl.version)
         return f"vcvarsall x64 of {self.installation.name} {release}, toolset {toolset}"
@@ -84,7 +84,7 @@ def find_installations() -> tuple[VisualStudioInstallation, ...]:
 
 
 def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
-    """Return the newest supported toolset of the newest installation that has one.
+    """Return the newest supported toolset, from the newest installation that has any.
 
     In a developer prompt, the toolset of that prompt is returned if it is supported. Raises
     `MissingToolError` if there is no supported toolset.
@@ -116,7 +116,7 @@ def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
 
 @dataclass(frozen=True)
 class _ToolsetCandidate:
-    """A toolset to choose from; messages contain `name`, or the installation's name if it is ""."""
+    """A toolset to choose from. Messages have `name` or, if it is "", the installation's name."""
 
     installation: VisualStudioInstallation
     version: str
@@ -128,7 +128,7 @@ class _ToolsetCandidate:
 
 
 def _find_prompt_toolsets(known: tuple[VisualStudioInstallation, ...]) -> list[_ToolsetCandidate]:
-    """Return the developer prompt's toolset, then others of its installation; [] elsewhere."""
+    """Return the toolsets of the developer prompt, its active one first; [] without a prompt."""
     folder, version = os.environ.get("VSINSTALLDIR", ""), os.environ.get("VSCMD_VER", "")
     if not folder:
         return []
@@ -163,7 +163,7 @@ _VOLATILE_VARIABLES = ("__VSCMD_PREINIT_", "VSCMD_VER", "VSCMD_START_DIR", "PROM
 
 
 def parse_set_output(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables before and after the line `OUTPUT_SEPARATOR`; {} and {} without it."""
+    """Return the variables above and below the line `OUTPUT_SEPARATOR`; ({}, {}) without it."""
     lines = text.replace("\r\n", "\n").split("\n")
     if OUTPUT_SEPARATOR not in lines:
         return {}, {}
@@ -179,7 +179,7 @@ def _parse_variables(lines: list[str]) -> dict[str, str]:
 def compare_environments(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the new or changed variables without PATH, and the folders prepended to PATH."""
+    """Return the new or changed variables except PATH, and the folders prepended to PATH."""
     old = {name.upper(): value for name, value in before.items()}
     changed = {name: value for name, value in after.items() if old.get(name.upper()) != value}
     path = next((value for name, value in changed.items() if name.upper() == "PATH"), "")
@@ -195,7 +195,7 @@ def compare_environments(
 
 
 def _normalize_folder(folder: str) -> str:
-    r"""Return one spelling for all spellings of a folder: `C:\\VS\\VC\\..` and `c:/vs`."""
+    r"""Return the same text for all spellings of a folder, such as `C:\VS\VC\..` and `c:/vs`."""
     return normcase(normpath(folder))
 
 
@@ -209,8 +209,8 @@ _MODIFY_HINT = (
 def capture_msvc_environment(toolset: ChosenToolset) -> MsvcEnvironment:
     """Return the variables that vcvarsall sets for x64 and this toolset.
 
-    vcvarsall exits with 0 even if it fails. Raises `MissingToolError` with its output if the
-    compiler or the Windows SDK is missing from the environment.
+    Raises `MissingToolError` with the output of vcvarsall if the compiler or the Windows SDK is
+    missing from the environment, because vcvarsall exits with 0 even then.
     """
     call = f"call .\\vcvarsall.bat x64 -vcvars_ver={toolset.cl.version}"
     line = f"set&echo {OUTPUT_SEPARATOR}&{call} >nul 2>nul&set"
@@ -232,7 +232,7 @@ def capture_msvc_environment(toolset: ChosenToolset) -> MsvcEnvironment:
 
 
 def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` without telemetry; PATH has only the system folders, which contain reg.exe."""
+    """Return `env` with telemetry disabled and PATH reduced to the system folders (for reg.exe)."""
     root = {name.upper(): value for name, value in env.items()}.get("SYSTEMROOT", r"C:\Windows")
     system = rf"{root}\System32"
     path = (system, root, rf"{system}\Wbem", rf"{system}\WindowsPowerShell\v1.0")
@@ -241,7 +241,7 @@ def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_sdk_header(captured: MsvcEnvironment | None) -> str:
-    """Return a file whose path changes with the captured Windows SDK; "" without an SDK."""
+    """Return the path of Windows.h in the captured Windows SDK; "" without an SDK."""
     variables = captured.set if captured else {}
     folder, version = variables.get("WindowsSdkDir", ""), variables.get("WindowsSDKVersion", "")
     # joined as text: both end with a backslash, and may be read on another system
@@ -249,7 +249,7 @@ def find_sdk_header(captured: MsvcEnvironment | None) -> str:
 
 
 def _run_cmd(toolset: ChosenToolset, output: str, line: str, encoding: str) -> str:
-    """Return the output of a cmd line in the folder of vcvarsall.bat; `output` is /u or /a."""
+    """Run a cmd line in the folder of vcvarsall.bat; `output` is /u for UTF-16, /a for ANSI."""
     env = build_clean_environment(shell.build_host_env())
     argv = (env.get("COMSPEC", "cmd.exe"), "/d", output, "/s", "/c", line)
     # `line` does not contain this folder: cmd could interpret characters of its name

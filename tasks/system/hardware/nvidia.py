@@ -1,4 +1,4 @@
-"""Query the NVIDIA driver by NVML, else by nvidia-smi, and report why it does not answer."""
+"""Query the NVIDIA driver with NVML or nvidia-smi; if the driver does not answer, report why."""
 
 import contextlib
 import ctypes
@@ -19,7 +19,7 @@ _NVIDIA_SMI_TIMEOUT = 5.0  # seconds; a driver in trouble can hold nvidia-smi fo
 
 
 def query_driver(*, run: bool = True) -> NvidiaDriver:
-    """Return the NVIDIA driver's facts, from NVML or, if `run` is True, from nvidia-smi."""
+    """Return facts on the NVIDIA driver from NVML or, if it fails and `run` is True, nvidia-smi."""
     if not _has_nvml():
         return _query_nvidia_smi("") if run else NvidiaDriver()
     import pynvml  # noqa: PLC0415 - not for a profile that is pinned
@@ -37,7 +37,7 @@ def query_driver(*, run: bool = True) -> NvidiaDriver:
 
 
 def _has_nvml() -> bool:
-    """Return False if Linux cannot load NVML: the slow import of pynvml is then unnecessary."""
+    """Return False on Linux without NVML, so that the slow import of pynvml can be skipped."""
     with contextlib.suppress(OSError):
         return sys.platform != "linux" or bool(ctypes.CDLL(_NVML_LIBRARY))
     return False
@@ -53,7 +53,7 @@ def _query_nvml(nvml: Any) -> NvidiaDriver:
 
 
 def _read_gpu(nvml: Any, index: int) -> Gpu | None:
-    """Return a GPU or, if it does not answer, None; a GPU that shares system memory has 0 MiB."""
+    """Return a GPU, with 0 MiB if it shares system memory; None if the GPU does not answer."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         name = _decode_text(nvml.nvmlDeviceGetName(handle))
@@ -76,7 +76,7 @@ def _decode_text(value: str | bytes) -> str:
 
 
 def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
-    """Return what nvidia-smi reports, or only NVML's error `trouble` if nvidia-smi fails too."""
+    """Return what nvidia-smi reports; if nvidia-smi fails, only NVML's error `trouble`."""
     argv = (shutil.which("nvidia-smi") or _WSL_PROGRAM, *_QUERY_OPTIONS)
     text = shell.try_capture(*argv, what="ask nvidia-smi for GPUs", timeout=_NVIDIA_SMI_TIMEOUT)
     if text is None:
@@ -87,7 +87,7 @@ def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
 
 
 def _parse_gpu_row(line: str) -> Gpu | None:
-    """Parse `NVIDIA GeForce RTX 5090, 12.0, 32607 MiB`; shared memory has the size "[N/A]"."""
+    """Parse a row such as `NVIDIA GeForce RTX 5090, 12.0, 32607 MiB`; None without capability."""
     name, capability, memory = ([part.strip() for part in line.rsplit(",", 2)] + ["", ""])[:3]
     if not re.fullmatch(r"\d+\.\d+", capability):
         return None

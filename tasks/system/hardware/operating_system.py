@@ -1,4 +1,4 @@
-"""Return names of this system, its users and its install commands (which are never run here)."""
+"""Return this system's names, user, home folders and commands to install packages."""
 
 import getpass
 import os
@@ -25,13 +25,13 @@ def list_system_names() -> tuple[str, ...]:
 
 
 def format_install_command(package: str, **words: str) -> str:
-    """Return the command that installs `package` on this system, or advice if none is known."""
+    """Return the command or advice to install `package` here; `words` replace its placeholders."""
     knowledge = load_knowledge(KNOWLEDGE_FOLDER)
     return package_managers.format_install_hint(knowledge, list_system_names(), package, **words)
 
 
 def list_home_folders() -> tuple[str, ...]:
-    """Return the home folder, as in the environment and with symbolic links resolved."""
+    """Return the home folder's paths: as in the environment, and with symbolic links resolved."""
     paths = [os.environ.get(name, "") for name in ("HOME", "USERPROFILE")]
     with suppress(RuntimeError):  # neither a variable nor an account names it
         paths.append(str(Path.home()))
@@ -48,6 +48,6 @@ def list_user_names() -> tuple[str, ...]:
 
 
 def list_host_names() -> tuple[str, ...]:
-    """Return the host name, and its first part without the domain."""
+    """Return the host name with and without the domain."""
     name = platform.node()
     return tuple(dict.fromkeys(filter(None, (name, name.split(".")[0]))))

@@ -21,7 +21,7 @@ _IDENTIFIED_TOOLS = ("toolchain.cc", "toolchain.cxx", "toolchain.nvcc", "toolcha
 
 
 def resolve_tool_identity(name: str, value: str) -> str:
-    """Return the version and real path of a tool such as `toolchain.cxx`; otherwise, `value`."""
+    """For a tool (`toolchain.cxx`), return version and real path; for other settings, `value`."""
     if name == "toolchain.tree":
         return os.path.realpath(value)
     if name not in _IDENTIFIED_TOOLS:
@@ -51,7 +51,7 @@ def build_nvcc_path(home: str) -> str:
 
 @cache
 def _read_version_lines(program: str) -> str:
-    """Return the lines with a number from `program --version`; "" if that fails, as for cl.exe."""
+    """Return the version lines that `program --version` prints; "" if it fails, as cl.exe does."""
     text = shell.try_capture(program, "--version", what=f"ask {program} its version") or ""
     lines = (line.strip() for line in text.splitlines() if _VERSION_NUMBER.search(line))
     # GCC's output begins with the name that it was called by
@@ -60,7 +60,7 @@ def _read_version_lines(program: str) -> str:
 
 @dataclass(frozen=True)
 class CompilerPair:
-    """A C and a C++ compiler; `why` explains an unusual choice, `msvc` is the Windows toolset."""
+    """A C and a C++ compiler. `why` explains an unusual choice; `msvc` is set only on Windows."""
 
     cc: Program
     cxx: Program
@@ -74,8 +74,8 @@ def choose_compilers(
 ) -> CompilerPair:
     """Return a C and a C++ compiler that `limits` allows.
 
-    If CXX is requested, only the pair `requested` (CC, CXX) is tried; else gcc, cc, gcc-N, clang
-    and clang-N, the newest N first. Raises `MissingToolError` with a command to install a compiler.
+    If CXX is requested, only the pair `requested` (CC, CXX) is tried. If not, gcc, cc, gcc-N, clang
+    and clang-N are tried, from the newest N on. Raises `MissingToolError` with an install command.
     """
     if sys.platform == "win32":
         selection = msvc_toolsets.choose_toolset(limits)
@@ -104,7 +104,7 @@ def find_program(name: str) -> Program | None:
 def can_link_library(cxx: str, library: str, scratch: Path) -> bool:
     """Return True if the compiler `cxx` can link the library ("openblas").
 
-    The output of the test is a temporary file in the folder `scratch`.
+    The test writes a temporary file to the folder `scratch`.
     """
     product = scratch / f"links-with-{library}"
     argv = (cxx, "-shared", "-x", "c++", os.devnull, f"-l{library}", "-o", str(product))
@@ -114,7 +114,7 @@ def can_link_library(cxx: str, library: str, scratch: Path) -> bool:
 
 
 def _list_compiler_names(limits: CompilerLimits) -> Iterator[tuple[str, str]]:
-    """Yield pairs of C and C++ compiler names; numbered names up to the limit, newest first."""
+    """Yield the C and C++ compiler names to try; numbered names begin with the newest allowed."""
     yield from (("gcc", "g++"), ("cc", "c++"))
     yield from ((f"gcc-{n}", f"g++-{n}") for n in range(limits.gcc_max or 0, 8, -1))
     yield "clang", "clang++"
@@ -122,7 +122,7 @@ def _list_compiler_names(limits: CompilerLimits) -> Iterator[tuple[str, str]]:
 
 
 def _inspect_compiler(name: str) -> tuple[Program, CompilerKind] | None:
-    """Return a compiler's path, version and kind; None if it cannot run. `c++` can be any kind."""
+    """Return the path, version and kind of the compiler `name`; None if it cannot run."""
     path = shutil.which(name)
     text = shell.try_capture(path, "--version", what=f"ask {name} its version") if path else None
     if path is None or text is None:
@@ -154,7 +154,7 @@ _LIBRARY_PACKAGES = ("cudnn", "nccl", "cusparselt", "nvshmem")
 
 
 def assemble_cuda_home(site_packages: PurePath, home: PurePath) -> Path:
-    """Link the toolkit's packages in `site_packages` into the folder `home`; return CUDA_HOME."""
+    """Link the CUDA packages in `site_packages` into the folder `home`; return the CUDA_HOME."""
     toolkit = find_packages_root(site_packages)
     if sys.platform == "win32":
         return toolkit
@@ -195,7 +195,7 @@ def find_packages_root(site_packages: PurePath) -> Path:
 
 
 def link_new_libraries(site_packages: PurePath, home: PurePath) -> None:
-    """Link the libraries that were installed later, such as torch's cuBLAS, into `home`."""
+    """Link libraries that were installed after `home` was assembled, such as torch's cuBLAS."""
     if sys.platform == "win32" or not files.is_owned(home):
         return
     site, lib64 = Path(site_packages), Path(home) / "lib64"

@@ -30,7 +30,7 @@ class ArchiveMember:
 
 
 def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str:
-    """Return the reason not to unpack a member; "" if unpacking it is safe."""
+    """Return why unpacking a member is unsafe, else ""; `links` are paths of symbolic links."""
     if member.kind == "device":
         return "is a device"
     path = _resolve_inside(member.name)
@@ -48,7 +48,7 @@ def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str
 def _resolve_inside(
     name: str, start: PurePosixPath = _ARCHIVE_TOP, links: Collection[str | None] = ()
 ) -> str | None:
-    """Return `name` as a normalized path; None if it leads outside or through one of `links`."""
+    """Return the normalized path of `name` in `start`; None if it leads outside or into a link."""
     if PureWindowsPath(name).anchor or PurePosixPath(name).is_absolute():
         return None
     parts = [part.casefold() for part in start.parts]
@@ -67,7 +67,7 @@ _DAMAGE_ERRORS = (
 
 
 def extract_archive(archive: PurePath, dest: PurePath) -> None:
-    """Unpack a tar or zip to the new folder `dest`; a `BadArtifactError` leaves no `dest`."""
+    """Unpack a tar or zip to the new folder `dest`; a bad archive raises `BadArtifactError`."""
     source, target = Path(archive), Path(dest)
     if target.exists():
         raise FileExistsError(target)
@@ -120,7 +120,7 @@ def _list_members(source: Path, *, is_zip: bool) -> Iterator[ArchiveMember]:
 
 
 def _unpack(source: Path, dest: Path, *, is_zip: bool) -> None:
-    """Unpack an archive; set a zip's file modes and links, which Python's zipfile does not do."""
+    """Unpack an archive; also set the modes and links of a zip, which Python's zipfile ignores."""
     if not is_zip:
         with tarfile.open(source) as tar:
             tar.extraction_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on
@@ -137,7 +137,7 @@ def _unpack(source: Path, dest: Path, *, is_zip: bool) -> None:
 
 
 def _create_link(path: Path, to: str) -> None:
-    """Replace the file `path` by a link to `to`; copy the target if Windows forbids links."""
+    """Replace the file `path` by a link to `to`, or by a copy of `to` if Windows forbids links."""
     path.unlink()
     try:
         path.symlink_to(to)

@@ -71,7 +71,7 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
     def explain_retry(error: Exception) -> str:
         """Return the reason for a retry; "" if a retry cannot help.
 
-        A transfer error can change a byte; two equal wrong digests mean a wrong file on the server.
+        A wrong digest may be a transfer error; the same one twice means a wrong file on the server.
         """
         if isinstance(error, _WrongDigestError):
             is_repeated = error.found in seen_digests or url.startswith("file:")
@@ -93,7 +93,7 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
 
 
 def _is_permanent(error: Exception) -> bool:
-    """Return True if a retry cannot help: the server refused, or the file does not exist."""
+    """Return True if a retry cannot help, because the server refused or the file is missing."""
     if isinstance(error, urllib.error.HTTPError):
         return error.code < 500 and error.code not in (408, 416, 429)
     reason = getattr(error, "reason", error)

@@ -53,8 +53,8 @@ class _Logins(dict[str, tuple[str, str]]):
     def strip_logins(self, text: str, *, for_uv: bool) -> str:
         """Collect the logins in the URLs of `text`; return `text` without the logins.
 
-        Keep the user name for uv, whose first request is anonymous without one. Remove the user
-        name for pip: older versions find no login for a URL with a user name.
+        For uv, keep the user name, because without it the first request is anonymous. For pip,
+        remove it, because older versions find no login for a URL that has a user name.
         """
 
         def strip_url(url: re.Match[str]) -> str:
@@ -110,7 +110,7 @@ def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Prep
 
 
 def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) -> PreparedCommand:
-    """Return the arguments without passwords, and variables that replace options with passwords."""
+    """Return the arguments without passwords, and variables for the options that contained some."""
     words: list[str] = []
     variables: dict[str, str] = {}
     for_uv = PurePath(argv[0]).stem == "uv"
@@ -125,7 +125,7 @@ def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) 
 
 
 def _find_uv_passwords(env: Mapping[str, str], logins: _Logins) -> list[str]:
-    """Add the logins in UV_INDEX_NAME_PASSWORD to `logins`; return the names of the variables."""
+    """Add the logins in UV_INDEX_*_PASSWORD to `logins`; return the names of these variables."""
     index_lists = [env.get(name, "").split() for name in ("UV_INDEX", "UV_DEFAULT_INDEX")]
     pairs = (entry.partition("=") for words in index_lists for entry in words)
     urls = {**package_indexes.read_uv_indexes(), **{name: url for name, _, url in pairs}}
@@ -220,7 +220,7 @@ _FAILED_HOST = re.compile(
 def explain_client_failure(
     error: errors.CommandFailedError,
 ) -> errors.CommandFailedError | errors.FetchError | errors.BadArtifactError:
-    """Return the specific error for a uv or pip failure (such as a wrong digest), else `error`."""
+    """Return a more specific error for a known failure of uv or pip; for others, return `error`."""
     text, where = _read_failure_text(error), error.location
     if mismatch := _HASH_MISMATCH.search(text):
         return _build_hash_error(mismatch, where, is_locked="--require-hashes" in text)
@@ -251,7 +251,7 @@ def find_retry_reason(error: Exception) -> str:
 
 
 def _read_failure_text(error: errors.CommandFailedError) -> str:
-    """Return an error's message and log, without the lines about retries, which may have worked."""
+    """Return an error's message and log, without lines on retries, which may have succeeded."""
     lines = error.parsed_log.lines if error.parsed_log else ()
     return "\n".join([error.message, *(line.text for line in lines)])
 
@@ -330,13 +330,13 @@ def run_index_client(
 
 
 def find_pip_file_defaults() -> frozenset[str]:
-    """Return the variables of `CLIENT_DEFAULTS` that would override the user's pip files."""
+    """Return the variables in `CLIENT_DEFAULTS` that would override a key in a user's pip file."""
     read = package_indexes.read_pip_file_setting
     return frozenset(name for name, keys in _PIP_FILE_KEYS.items() if read(*keys))
 
 
 def add_client_defaults(env: Mapping[str, str], configured: Collection[str] = ()) -> dict[str, str]:
-    """Return `env` with `CLIENT_DEFAULTS` added, except those that are set or `configured`."""
+    """Return `env` with all `CLIENT_DEFAULTS` that are neither set in `env` nor in `configured`."""
     names = (name for name in CLIENT_DEFAULTS if name not in configured)
     unset = (name for name in names if _ALTERNATIVE_NAMES.get(name, name) not in env)
     return {**{name: CLIENT_DEFAULTS[name] for name in unset}, **env}

@@ -23,8 +23,8 @@ def retry_action(
 ) -> _T:
     """Run an action; after a failure, run it again while `find_reason` returns a reason to retry.
 
-    The last exception is raised. Each pause is randomly up to 50 % longer than given, so that
-    machines that lost a server at the same moment do not all retry at the same moment.
+    Each of `pauses` (seconds) allows one retry; then the last exception is raised. A pause is
+    randomly up to 50 % longer, so that many machines do not all retry at the same moment.
     """
     pauses = RETRY_PAUSES if pauses is None else pauses
     for number, pause in enumerate(pauses, 2):

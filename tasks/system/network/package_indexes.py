@@ -44,7 +44,7 @@ def read_uv_indexes() -> dict[str, str]:
 
 
 def read_pip_file_setting(*keys: str) -> str:
-    """Return the value of the first of these keys in pip's files; "" if not set."""
+    """Return the first value that pip's files set for one of these keys; "" if there is none."""
     contents = [*map(_read_pip_file, list_pip_files())]
     places = itertools.product(("install", "download", "global"), contents, keys)
     values = (settings.get(f"{section}.{key}") for section, settings, key in places)
@@ -138,7 +138,7 @@ def list_uv_files() -> Iterator[Path]:
 
 
 def _list_shared_folders() -> Iterator[Path]:
-    """Yield the machine-wide configuration folders in uv's order, the highest precedence first."""
+    """Yield the machine-wide configuration folders, from the highest to the lowest precedence."""
     if data := os.environ.get("PROGRAMDATA"):
         yield Path(data)
     folders = os.environ.get("XDG_CONFIG_DIRS") or str(_SYSTEM_CONFIG / "xdg")
@@ -164,7 +164,7 @@ def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
 
 
 def build_extra_index_options(index: str) -> tuple[str, ...]:
-    """Return the options that add an index (a URL or a folder of wheels); () for "" or offline."""
+    """Return options that add an index, a URL or a folder; () if it is "" or in offline mode."""
     if not index or network_access.is_offline():
         return ()
     place = apply_index_mirror(index, json.loads(os.environ.get(_MIRRORS_VARIABLE, "{}")))
@@ -172,7 +172,7 @@ def build_extra_index_options(index: str) -> tuple[str, ...]:
 
 
 def build_only_index_options(index: str) -> tuple[str, ...]:
-    """Return the options that use only this index; () for "", the default index."""
+    """Return the options to use only this index; () if it is "", which means the default index."""
     options = build_extra_index_options(index)
     if "--find-links" in options:
         return ("--no-index", *options)
