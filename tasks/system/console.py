@@ -29,7 +29,7 @@ _VERB_COLUMNS = 12
 
 @dataclass
 class _RunningStage:
-    """A running stage. `text` is its latest output, `updated` the monotonic time of that output."""
+    """A running stage. `updated` is the monotonic time at which its latest output, `text`, came."""
 
     verb: str
     subject: str
@@ -63,7 +63,7 @@ class Console:
         self._lock = threading.RLock()  # stages begin and end in several threads
 
     def print_header(self) -> None:
-        """Print the header (profile, targets, torch, toolkit, paths, ...) and warnings, once."""
+        """Print the header (profile, targets, torch, ...) and the warnings on the first call."""
         if self._headed or self.plan is None:
             return
         self._headed = True
@@ -89,7 +89,7 @@ class Console:
                 self.screen.start_live_lines(self._draw_running_stages)
 
     def end_stage(self, stage: Stage, reason: str, outcome: Outcome) -> None:
-        """Print that a stage has ended or was skipped, with the time that it took."""
+        """Print that a stage has ended, with its duration, or that the stage was skipped."""
         elapsed = self._remove_running_stage(stage.name)
         self._has_built |= stage.kind in _BUILDING_KINDS and outcome != "skipped"
         verb, subject = STAGE_VERBS[stage.kind][1], _describe_subject(stage)
@@ -132,7 +132,7 @@ class Console:
                 self._write_status_line(work.verb, f"{work.subject} {elapsed}: {progress}")
 
     def report_failure(self, name: str, message: str, verb: str = "Failed") -> None:
-        """Print that the stage `name` failed or the run could not start, then print `message`."""
+        """Print a status line with `verb` and `name` (a stage or the run), then print `message`."""
         self.failed = True
         self._remove_running_stage(name)
         self._write_status_line(verb, name, style="1;31")
@@ -155,12 +155,12 @@ class Console:
             self._write_status_line("Up to date", f"nothing to do ({elapsed})")
 
     def _find_current_stage(self) -> _RunningStage | None:
-        """Return the stage of this thread, else the newest stage; None if the stage has ended."""
+        """Return the running stage of the current output, the newest if the output has no stage."""
         name = read_output_stage() or next(reversed(list(self._works)), "")
         return self._works.get(name)
 
     def _complete_line(self, text: str) -> str:
-        """Return `text` with the profile in its commands; if several stages run, name the stage."""
+        """Add the profile to commands in `text` and, if several stages run, prefix the stage."""
         text = add_profile_argument(text, self.profile) if self.profile else text
         work = self._find_current_stage() if len(self._works) > 1 else None
         return f"{work.subject.rpartition(':')[2]}: {text}" if work else text
@@ -174,7 +174,7 @@ class Console:
         return format_duration(time.monotonic() - (work.started if work else self.started))
 
     def _draw_running_stages(self, space: text_layout.DrawingArea) -> str:
-        """Return the live lines: up to three for a single stage, else one for each stage."""
+        """Return the live lines: one for each running stage, up to three if only one stage runs."""
         rows, now = [], time.monotonic()
         for work in list(self._works.values()):
             verb = "Stopping" if self.interrupted else work.verb

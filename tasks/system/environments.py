@@ -20,7 +20,7 @@ from tasks.system.network import index_client
 
 
 def find_uv() -> str | None:
-    """Return the path of uv: from the `uv` package, else from PATH; None if uv is missing."""
+    """Return the path of uv in the package `uv`, else on PATH; None if uv is not installed."""
     try:
         import uv  # noqa: PLC0415 - if the package is missing, pip installs the packages
 
@@ -37,7 +37,7 @@ def find_scripts_folder(venv: PurePath) -> Path:
 def build_program_path(scripts: PurePath, name: str) -> Path:
     """Return the path of the program `name` in the folder `scripts`.
 
-    On Windows, the path ends in `.exe`, which Python 3.11 does not add by itself.
+    On Windows, the path ends in `.exe`, because Python 3.11 does not add this suffix.
     """
     return Path(scripts) / (f"{name}.exe" if sys.platform == "win32" else name)
 
@@ -48,7 +48,7 @@ def find_venv_python(venv: PurePath) -> Path:
 
 
 def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
-    """Create a venv with pip from the interpreter `base`, by uv or, if `uv` is None, by `base`."""
+    """Create a venv with pip for the interpreter `base`. If `uv` is None, run the module venv."""
     argv = build_venv_argv(venv, base, uv)
     try:
         index_client.run_index_client(argv, "create the build environment", log)  # uv fetches pip
@@ -60,7 +60,7 @@ def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> Non
 
 
 def build_venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...]:
-    """Return the command of uv, or of the interpreter `base` if `uv` is None, to create a venv."""
+    """Return the command that creates a venv: `uv venv`, or `BASE -m venv` if `uv` is None."""
     if not uv:
         return (base, "-m", "venv", str(venv))
     options = ("--seed", "--allow-existing", "--no-python-downloads")
@@ -76,7 +76,7 @@ def find_site_packages(python: str) -> Path:
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """An installed package; `is_file` is True if its source was a file or URL, not an index."""
+    """An installed package. `is_file` is True if it came from a file or URL, not an index."""
 
     name: str
     version: str
@@ -96,13 +96,13 @@ def find_site_folder(venv: PurePath) -> Path:
 
 
 def list_site_folders(prefix: PurePath) -> Iterator[Path]:
-    """Return the site-packages folders below a Python prefix, for any Python version and system."""
+    """Return the site-packages folders in a Python prefix, whatever the Python version and OS."""
     patterns = ("lib/python*/site-packages", "Lib/site-packages")
     return (path for pattern in patterns for path in Path(prefix).glob(pattern))
 
 
 def read_package_versions(site: PurePath) -> dict[str, str]:
-    """Return normalized name → version of all packages, from the names of .dist-info folders."""
+    """Return package versions by normalized name, read from the names of .dist-info folders."""
     folder = Path(site)
     names = (path.name for path in folder.glob("*.dist-info")) if folder.is_dir() else ()
     pairs = (name.removesuffix(".dist-info").rpartition("-") for name in names)
@@ -110,7 +110,7 @@ def read_package_versions(site: PurePath) -> dict[str, str]:
 
 
 def read_installed_packages(site: PurePath) -> Mapping[str, InstalledPackage]:
-    """Return normalized name → package of all packages in a site-packages folder."""
+    """Return all packages in a site-packages folder by normalized name."""
     if not Path(site).is_dir():
         return {}
     packages = map(_read_package, importlib.metadata.distributions(path=[str(site)]))
@@ -127,7 +127,7 @@ def _read_package(item: importlib.metadata.Distribution) -> InstalledPackage:
 def resolve_required_names(
     roots: Iterable[str], installed: Mapping[str, InstalledPackage]
 ) -> set[str]:
-    """Return the names of the requirements `roots` and of all that they require, if installed."""
+    """Return the installed packages that the requirements `roots` need, directly or indirectly."""
     pending, visited = list(parse_requirements(roots)), set[tuple[str, frozenset[str]]]()
     while pending:
         requirement = pending.pop()
@@ -152,7 +152,7 @@ _MISSING_DRIVER = re.compile(
 
 @dataclass(frozen=True)
 class ImportResult:
-    """The output `lines` of an import; after a failure, `problem` is the text of the exception."""
+    """The output `lines` of an import. `problem` is the text of the exception, "" on success."""
 
     lines: tuple[str, ...]
     problem: str = ""
@@ -165,7 +165,7 @@ class ImportResult:
 
 
 def try_import(python: str, code: str, command: Command) -> ImportResult:
-    """Run `code`, which imports modules, in the environment, folder and log of `command`."""
+    """Run `code`, which imports modules. Environment, folder and log are those of `command`."""
     # In the folder of `command`, no module may have the name of an installed package
     argv = (python, "-X", "faulthandler", "-c", code)
     lines: list[str] = []
@@ -177,5 +177,5 @@ def try_import(python: str, code: str, command: Command) -> ImportResult:
 
 
 def find_raised_exception(lines: Sequence[str]) -> str:
-    """Return the last line that reports an exception; an empty string if there is none."""
+    """Return the last line that reports an exception, "" if no line does."""
     return next((line for line in reversed(lines) if _EXCEPTION_LINE.match(line)), "")

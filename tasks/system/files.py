@@ -54,14 +54,14 @@ def _is_link(path: Path) -> bool:
 
 
 def is_accessible(path: PurePath) -> bool:
-    """Return True if the path exists; False if it does not, or if access is denied."""
+    """Return True if the path exists and the user has access to it."""
     with contextlib.suppress(OSError):
         return Path(path).exists()
     return False
 
 
 def find_existing_ancestor(path: PurePath) -> Path:
-    """Return `path`, or its nearest parent folder that exists."""
+    """Return `path` if it exists, else the nearest parent folder that exists."""
     ancestors = (Path(path), *Path(path).parents)
     return next(filter(is_accessible, ancestors), ancestors[-1])
 
@@ -72,18 +72,21 @@ def has_content(path: Path) -> bool:
 
 
 def find_free_path(folder: Path, prefix: str = "") -> Path:
-    """Return the first path in `folder` that does not exist: `prefix`1, `prefix`2 and so on."""
+    """Return the first of the paths `prefix`1, `prefix`2, ... in `folder` that does not exist."""
     paths = (folder / f"{prefix}{number}" for number in itertools.count(1))
     return next(path for path in paths if not path.exists())
 
 
 def require_minimum_space(folder: PurePath, what: str) -> None:
-    """Raise `NoSpaceError`, with the subject `what`, if a build cannot even start on this disk."""
+    """Raise `NoSpaceError` if the disk is too full to start a build. `what` begins the message."""
     require_disk_space(folder, STARTED_BUILD_MIB[0], f"{what}, at the very least,")
 
 
 def require_disk_space(folder: PurePath, needed_mib: int, what: str, where: str = "") -> None:
-    """Raise `NoSpaceError`, located at `where` or `folder`, if the folder's disk is too full."""
+    """Raise `NoSpaceError` if `what` needs more than the free space on the disk of `folder`.
+
+    The location in the error is `where`, or `folder` if `where` is "".
+    """
     free = shutil.disk_usage(find_existing_ancestor(folder)).free // 2**20
     if free < needed_mib:
         hint = "free some disk space there" if where else _SPACE_HINT
@@ -122,7 +125,7 @@ def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> Non
 
 
 def replace_path(source: Path, target: Path) -> None:
-    """Replace `target` with `source`; on Windows, retry, because a virus scanner may use a file."""
+    """Move `source` to `target`. On Windows, retry if a virus scanner uses one of the files."""
     for pause in _RENAME_PAUSES if sys.platform == "win32" else ():
         with contextlib.suppress(PermissionError):
             source.replace(target)
@@ -152,7 +155,7 @@ def replace_symlink(path: PurePath, to: str) -> None:
 
 
 def write_user_file(path: PurePath, text: str) -> None:
-    """Write text to the user's path: atomically, or directly for a device, a pipe or a link."""
+    """Write text to a path that the user chose, atomically unless it is a device, pipe or link."""
     target = Path(path).absolute()
     try:
         if target.exists() and (target.is_symlink() or not target.is_file()):
@@ -188,7 +191,7 @@ def create_owned_folder(folder: PurePath) -> Path:
 
 
 def mark_owned(folder: PurePath) -> None:
-    """Write CACHEDIR.TAG: torchyard may remove `folder` with all its contents."""
+    """Write CACHEDIR.TAG to `folder`, so that torchyard may remove it with all its contents."""
     write_atomic(Path(folder) / TAG, _TAG_TEXT)
 
 
@@ -200,7 +203,7 @@ def is_marked(folder: PurePath) -> bool:
 
 
 def is_owned(path: PurePath) -> bool:
-    """Return True if the path (links resolved) or a parent folder has torchyard's CACHEDIR.TAG."""
+    """Return True if the resolved path or any parent folder has the CACHEDIR.TAG of torchyard."""
     real = Path(path).resolve()
     return any(map(is_marked, (real, *real.parents)))
 
@@ -221,7 +224,7 @@ def remove_owned(path: PurePath) -> None:
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
-    """Empty a folder, deleting the entries `first` first; keep its CACHEDIR.TAG, lock and `but`."""
+    """Remove the entries `first` of a folder, then all others except `but`, its tag and lock."""
     path = Path(folder)
     if not is_marked(path):
         message = "torchyard does not empty this folder: torchyard did not create it"
@@ -274,7 +277,7 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
 
 
 def read_lock_holder(folder: PurePath) -> str:
-    """Return the id of the run that holds the lock or was killed before its release; "" if none."""
+    """Return the id of the run that locked `folder`, possibly a killed run; "" if no run did."""
     holder = Path(folder) / _HOLDER_FILE
     return holder.read_text(encoding="utf-8") if holder.exists() else ""
 

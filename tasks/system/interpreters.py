@@ -18,7 +18,7 @@ _PYTHON_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
 def find_interpreter(requested: str) -> Interpreter:
-    """Return the Python with this name, version or path; for "auto", the base Python of doit."""
+    """Return the Python of a name, version or path; "auto" is the base Python of doit's venv."""
     path = _find_base_python() if requested == "auto" else _find_python(requested)
     query = (
         "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable); "
@@ -34,7 +34,7 @@ def find_interpreter(requested: str) -> Interpreter:
 
 
 def read_interpreter(requested: str) -> Interpreter:
-    """Return the requested Python without starting it; if its version is unknown, take doit's."""
+    """Return the requested Python without starting it; if the version is unknown, assume doit's."""
     running_version = ".".join(map(str, sys.version_info[:3]))
     if requested == "auto":
         path, version = Path(_find_base_python()), running_version

@@ -1,4 +1,4 @@
-"""Render Jinja templates with filters that quote for shells (`tasks.core.shell_quoting`)."""
+"""Render Jinja templates, which can quote values for shells (`tasks.core.shell_quoting`)."""
 
 from collections.abc import Mapping
 from functools import cache

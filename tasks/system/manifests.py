@@ -30,7 +30,7 @@ def remove_manifests(*paths: PurePath) -> None:
 
 
 def read_manifest(path: PurePath, kind: type[T]) -> T:
-    """Return a manifest's outputs as a `kind`; raise `TorchyardError` if missing or invalid."""
+    """Read a manifest as a `kind`; raise `TorchyardError` if the file is missing or invalid."""
     try:
         return parse_json(Path(path).read_bytes(), kind)
     except (FileNotFoundError, ValueError) as error:
@@ -42,7 +42,7 @@ def read_manifest(path: PurePath, kind: type[T]) -> T:
 
 
 def find_manifest(path: PurePath, kind: type[T]) -> T | None:
-    """Return a manifest's outputs as a `kind`, or None if the manifest is missing or invalid."""
+    """Read a manifest as a `kind`; return None if the file is missing or invalid."""
     try:
         return read_manifest(path, kind)
     except TorchyardError:
@@ -50,7 +50,7 @@ def find_manifest(path: PurePath, kind: type[T]) -> T | None:
 
 
 def parse_json(text: bytes | str, kind: type[T]) -> T:
-    """Parse a JSON text into the dataclass `kind`; raise `ValueError` if it does not match."""
+    """Parse a JSON text into the dataclass `kind`; raise `ValueError` if they do not match."""
     adapter: Any = _build_adapter(kind)  # type: ignore[arg-type]  # every type is hashable
     result: T = adapter.validate_json(text)
     return result

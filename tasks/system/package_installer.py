@@ -55,7 +55,7 @@ class DownloadRequest:
 
 @dataclass(frozen=True)
 class InstallOptions:
-    """Options of an install: constraints ("name==1.2"), an extra index or "", requirement files."""
+    """Options of an install. `index` is an extra index or "", `files` are requirements files."""
 
     constraints: tuple[str, ...] = ()
     index: str = ""
@@ -65,7 +65,7 @@ class InstallOptions:
 
 @dataclass(frozen=True)
 class PackageInstaller:
-    """An installer of packages for `python`, into `target` if set; pip is used if `uv` is None."""
+    """An installer for `python`: uv, or pip if `uv` is None. `target` is the option --target."""
 
     python: str
     uv: str | None
@@ -75,7 +75,7 @@ class PackageInstaller:
     def install_requirements(
         self, requirements: Sequence[str], extra: InstallOptions = InstallOptions(), what: str = ""
     ) -> None:
-        """Install requirements (names or paths of wheels); keep the packages that are installed."""
+        """Install requirements (names or wheel paths) that no installed package satisfies."""
         if extra.constraints:
             text = "".join(f"{pin}\n" for pin in extra.constraints)
             files.write_atomic(self.log.with_name("constraints.txt"), text)
@@ -96,7 +96,7 @@ class PackageInstaller:
     def build_install_argv(
         self, requirements: Sequence[str], extra: InstallOptions = InstallOptions()
     ) -> tuple[str, ...]:
-        """Return the install command of uv or pip; an index folder becomes `--find-links`."""
+        """Return the install command of uv or pip, with `--find-links` if the index is a folder."""
         pip = (self.python, "-m", "pip", "install", "--disable-pip-version-check")
         uv = (self.uv or "uv", "pip", "install", "--python", self.python, "--no-progress")
         return (
@@ -128,7 +128,7 @@ def format_hashed_requirements(locked: LockedPackages) -> str:
 
 
 def download_distribution(job: DownloadRequest) -> Path:
-    """Download a wheel or sdist without its requirements, run none of its code; return the path."""
+    """Download a wheel or sdist, but no requirements, and run none of its code; return the path."""
     files.remove_owned(job.landing)
     files.create_owned_folder(job.landing)
     index_client.run_index_client(build_download_argv(job), f"fetch {job.requirement}", job.log)
@@ -136,7 +136,7 @@ def download_distribution(job: DownloadRequest) -> Path:
 
 
 def build_download_argv(job: DownloadRequest) -> tuple[str, ...]:
-    """Return the `pip download` command; an index folder becomes `--find-links`."""
+    """Return the `pip download` command, with `--find-links` if the index is a folder."""
     form = ("--no-binary=:all:", "--no-build-isolation") if job.sdist else ("--only-binary=:all:",)
     pip = ("-c", _PIP_WITHOUT_SETUP) if job.sdist else ("-m", "pip")
     argv = (job.python, *pip, "download", "--no-deps", *form, "--progress-bar", "off")
@@ -146,7 +146,7 @@ def build_download_argv(job: DownloadRequest) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class DigestLister:
-    """A reader of the package digests in an index; `folder` is for the temporary files of uv."""
+    """A reader of package digests from an index. uv writes temporary files to `folder`."""
 
     uv: str | None
     python: str
@@ -154,7 +154,7 @@ class DigestLister:
     log: PurePath
 
     def find_digests(self, packages: Iterable[InstalledPackage], index: str = "") -> LockedPackages:
-        """Return pin → sha256 digests of the packages, from `index` and the default index."""
+        """Return the sha256 digests of packages by pin, as in `index` and the default index."""
         requested = {package.name: package for package in packages}
         if not requested:
             return {}
@@ -177,7 +177,7 @@ class DigestLister:
 
 
 def _select_digests(installed: InstalledPackage, listed: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the digests of an index's compatible wheels, else of its sdist, else of all wheels."""
+    """Return the digests of the compatible wheels in `listed`, else of the sdist, else of all."""
     wheels = list(listed.get("wheels", ()))
     sdists = [listed["sdist"]] if "sdist" in listed else []
     compatible = [wheel for wheel in wheels if installed.tags & _parse_wheel_tags(wheel)]

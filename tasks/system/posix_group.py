@@ -1,4 +1,4 @@
-"""End a POSIX process group with SIGINT, SIGTERM and SIGKILL; after a failure, also its session."""
+"""End a child's POSIX process group with signals; if the child failed, end its whole session."""
 
 import contextlib
 import os
@@ -15,14 +15,14 @@ POPEN_OPTIONS: dict[str, Any] = {"start_new_session": True}
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """Do nothing: `POPEN_OPTIONS` put the child in its own group, and servers leave that group."""
+    """Do nothing, because `POPEN_OPTIONS` start a child in its own group, and servers leave it."""
 
 
 def end_child(child: Popen[str], grace: float) -> None:
-    """End the child's process group: send each signal in turn, `grace` seconds apart.
+    """End the child's process group: send SIGINT, SIGTERM and SIGKILL, `grace` seconds apart.
 
-    SIGTERM and SIGKILL also go to processes that left the group: Ninja waits for its compilers,
-    which react slowly to SIGINT when memory is full.
+    SIGTERM and SIGKILL also go to processes that left the group, such as Ninja's compilers: they
+    react slowly to SIGINT when memory is full, and Ninja waits for them.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if number != signal.SIGINT and child.poll() is None:
@@ -71,7 +71,7 @@ def _wait_until_gone(find_running: Callable[[], object], patience: float) -> boo
 
 
 def _signal_session(leader: int, number: int) -> list[int]:
-    """Send a signal and SIGCONT to every process of the session; return the process ids."""
+    """Send a signal and SIGCONT to all processes in the session of `leader`; return their ids."""
     pids = _find_live_processes(leader, os.getsid)
     for pid in pids:
         with contextlib.suppress(OSError):

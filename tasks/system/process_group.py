@@ -25,7 +25,7 @@ _live_children: set[subprocess.Popen[str]] = set()
 def start_child(
     argv: Sequence[str], *, serves: bool = False, **options: Any
 ) -> subprocess.Popen[str]:
-    """Start a child in a new process group; if `serves`, its servers survive `end_group`."""
+    """Start a child in a new process group; if `serves`, servers it starts survive `end_group`."""
     child: subprocess.Popen[str] = subprocess.Popen(argv, **group.POPEN_OPTIONS, **options)
     _live_children.add(child)
     try:
@@ -39,7 +39,7 @@ def start_child(
 
 
 def end_group(child: subprocess.Popen[str]) -> None:
-    """End the child's process group; after a failure, also end processes that left the group."""
+    """End the child's process group; if the child failed, also processes that left the group."""
     group.end_child(child, GRACE_SECONDS)
     _live_children.discard(child)
 
@@ -60,7 +60,7 @@ _SCCACHE_SERVER_VARIABLE = "SCCACHE_START_SERVER"
 
 
 def end_leftover_processes(run: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """End the remaining processes of a run; return the names of ended and surviving programs."""
+    """End a run's remaining processes; return the names of ended programs and of surviving ones."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
     stopped: set[str] = set()
@@ -86,7 +86,7 @@ def list_running_programs(run: str) -> tuple[str, ...]:
 
 
 def _find_run_processes(run: str) -> Iterator[tuple[psutil.Process, str]]:
-    """Yield a run's processes with their program names, without servers and zombies."""
+    """Yield the processes of a run, except servers and zombies, each with its program name."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
     for process in psutil.process_iter():

@@ -1,4 +1,4 @@
-"""Write terminal output: width, colours, characters, permanent lines and live lines."""
+"""Write permanent lines and live lines to a terminal, and determine what it can display."""
 
 import atexit
 import codecs
@@ -21,7 +21,7 @@ _MIN_COLUMNS = 40
 
 
 def read_terminal_width(most: int = PROSE_COLUMNS, piped: int = PROSE_COLUMNS) -> int:
-    """Return the columns for text: COLUMNS or the terminal's, at most `most`; `piped` in a pipe."""
+    """Return COLUMNS or the terminal's width, at most `most`; if both are missing, `piped`."""
     columns = shutil.get_terminal_size((piped, 24)).columns
     return max(min(columns, max(most, piped)), _MIN_COLUMNS)
 
@@ -50,7 +50,7 @@ def choose_glyphs(out: TextIO | None = None) -> text_layout.Glyphs:
 
 
 def print_labeled_text(key: str, text: str, indent: int, columns: int | None = None) -> None:
-    """Print `key`, then `text` from the column `indent` on, wrapped to the terminal."""
+    """Print `key`, then `text` from the column `indent` on, wrapped to the terminal's width."""
     columns = columns or read_terminal_width()
     for line in text_layout.format_labeled_lines(key, text, indent, columns):
         print_report(line)
@@ -65,7 +65,7 @@ def print_status_rows(rows: Sequence[tuple[str, str, str]]) -> None:
 
 
 def format_for_stderr(text: str, before: int = 0) -> str:
-    """Wrap an error message for a terminal; its first line follows a prefix of `before` columns."""
+    """Wrap an error message for a terminal. A prefix takes `before` columns of the first line."""
     if not sys.stderr.isatty():
         return text
     first, end, following = text.partition("\n")
@@ -84,7 +84,7 @@ _ASCII_FALLBACKS |= {"“": '"', "”": '"', "’": "'"}
 
 
 def _replace_unencodable(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Return a substitute for an unencodable character or its original byte, and the next index."""
+    """Handle an encoding error: return a substitute or the original byte, and the next index."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     sign, end = error.object[error.start], error.start + 1
@@ -102,7 +102,7 @@ def configure_stream(stream: TextIO) -> None:
 
 
 class Screen:
-    """An output stream with permanent lines and, on a terminal (`live`), live lines below them."""
+    """An output stream for permanent lines and, if it is a terminal, live lines below them."""
 
     def __init__(self, out: TextIO) -> None:
         self.out = out
@@ -131,7 +131,7 @@ class Screen:
             self.out.flush()
 
     def ring_bell(self) -> None:
-        """Ring the bell of this terminal, else of standard error; do nothing in CI or a log."""
+        """Ring the bell of this stream's terminal or, without one, of standard error; not in CI."""
         for stream in () if "CI" in os.environ else (self.out, sys.stderr):
             if stream.isatty():
                 with contextlib.suppress(OSError, ValueError):
@@ -183,7 +183,7 @@ class Screen:
                 self._shown = ()  # the shell started a new line
 
     def _erase_live_lines(self) -> None:
-        """Erase the live lines; each takes several rows if the terminal became narrower."""
+        """Erase the live lines, which take more rows than lines if the terminal became narrower."""
         if any(self._shown):
             columns = max(self.read_terminal_size()[0], 1)
             rows = sum(max(shown - 1, 0) // columns + 1 for shown in self._shown) - 1
@@ -191,7 +191,7 @@ class Screen:
             self._shown = ()
 
     def read_terminal_size(self) -> tuple[int, int]:
-        """Return the terminal's current columns and rows; a resize does not update COLUMNS."""
+        """Ask the terminal for its columns and rows, because COLUMNS may be outdated."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(self.out.fileno())
             if size.columns:
@@ -199,7 +199,7 @@ class Screen:
         return shutil.get_terminal_size()
 
     def _is_foreground(self) -> bool:
-        """Return False in a background job, where the last line is the shell's prompt."""
+        """Return False in a background job, because the last line is then the shell's prompt."""
         try:
             return os.tcgetpgrp(self.out.fileno()) in (0, os.getpgrp())
         except (OSError, AttributeError):

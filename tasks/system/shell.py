@@ -76,7 +76,7 @@ def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 def build_host_env() -> dict[str, str]:
-    """Return the environment for a child: the user's allowed variables, and English messages."""
+    """Return a child's environment: the user's allowed variables, set for English messages."""
     env = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
     # Python on Windows would write to a pipe in the machine's code page
     if _IGNORES_CASE:
@@ -102,7 +102,7 @@ def _is_passed_variable(name: str, value: str) -> bool:
 
 
 def build_installer_env() -> dict[str, str]:
-    """Return the environment for uv and pip: with PIP_* and UV_* variables, except UV_PUBLISH_*."""
+    """Return the environment for uv and pip, including PIP_* and UV_*, but not UV_PUBLISH_*."""
     installer_variables = _select_variables(("PIP_", "UV_"))
     passed = {n: v for n, v in installer_variables.items() if not n.startswith("UV_PUBLISH_")}
     # UV_NO_WRAP: each error is a single line of the log
@@ -123,7 +123,7 @@ def run_command(
     on_line: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Run a command to its end; write every line to the log and pass it to `on_line`.
+    """Run a command; write each line of its output to the log, and pass the line to `on_line`.
 
     The event `stop` ends the command, which then counts as failed. Raises `CommandFailedError`
     with the first error of the log, or `MissingToolError` if the program does not exist.
@@ -151,7 +151,7 @@ def run_command(
 
 
 def capture_output(command: Command) -> str:
-    """Return the standard output of a short command; an error also contains standard error."""
+    """Return the standard output of a short command. On failure, raise an error with all output."""
     out: list[str] = []
     err: list[str] = []
     if code := _run_and_wait(command, out.append, err.append):
@@ -163,7 +163,7 @@ def capture_output(command: Command) -> str:
 def try_capture(
     *argv: str, what: str, timeout: float | None = None, env: Mapping[str, str] | None = None
 ) -> str | None:
-    """Return a short command's standard output, None on failure; `env` defaults to the host's."""
+    """Return a short command's standard output, or None on failure. `what` names the command."""
     try:
         return capture_output(Command(argv, env or build_host_env(), what, timeout=timeout))
     except (errors.CommandFailedError, errors.MissingToolError):
@@ -198,7 +198,7 @@ def _run_and_wait(
 
 
 def _wait_or_stop(child: subprocess.Popen[str], stop: threading.Event) -> int:
-    """Wait for the child; return its exit code, or -SIGINT if `stop` is set before it ends."""
+    """Wait for the child and return its exit code, or -SIGINT if `stop` is set in the meantime."""
     while not stop.is_set():
         with contextlib.suppress(subprocess.TimeoutExpired):
             return child.wait(_STOP_CHECK_INTERVAL)
@@ -262,7 +262,7 @@ def _open_log(command: Command) -> Iterator[IO[str]]:
 def _build_command_error(
     command: Command, code: int, tail: Sequence[str], offset: int = 0, unwritten: Iterable[str] = ()
 ) -> errors.CommandFailedError:
-    """Return the error of a failed command, with the first error or the last line of its output."""
+    """Return the error of a failed command, with the first error in the output or the last line."""
     from tasks.diagnosis.failure_matches import ParsedLog  # noqa: PLC0415 - only where it failed
     from tasks.diagnosis.first_error import find_error_or_last_line  # noqa: PLC0415
 
@@ -284,7 +284,7 @@ def _build_command_error(
 def _read_output(
     log: PurePath | None, offset: int, tail: Iterable[str], unwritten: Iterable[str]
 ) -> list[RawLine]:
-    """Return the log from the byte `offset` plus the unwritten lines; without a log, the tail."""
+    """Return the log from the byte `offset` on and `unwritten`; if the log has no lines, `tail`."""
     from tasks.diagnosis.log_io import read_log  # noqa: PLC0415 - only where something failed
     from tasks.diagnosis.log_lines import RawLine  # noqa: PLC0415
 

@@ -38,7 +38,7 @@ def has_cuda_sources(folder: PurePath) -> bool:
 
 
 def find_kernels(folder: PurePath) -> tuple[PurePath, ...]:
-    """Return the .cu files, relative to `folder`, without those of tests and third-party code."""
+    """Return the paths of .cu files relative to `folder`, except in tests and third-party code."""
     sources = (path for path in _iterate_sources(Path(folder)) if path.suffix == ".cu")
     names = sorted(path.relative_to(folder) for path in sources)
     return tuple(name for name in names if not any(map(_FOREIGN_FOLDER.fullmatch, name.parts)))

@@ -53,7 +53,7 @@ def compute_exit_code(code: int | None) -> int | None:
 
 
 def _build_guarded_stream(stream: TextIO | None, number: int) -> TextIO:
-    """Return `stream` with guarded writes; leave a Windows console or a test's stream unchanged."""
+    """Return `stream` with guarded writes, but a Windows console or a test's stream unchanged."""
     guarded = _GuardedStream(number, "w", closefd=False)
     if stream is None:
         return io.TextIOWrapper(io.BufferedWriter(guarded), "utf-8", "backslashreplace")

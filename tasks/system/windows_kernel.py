@@ -1,7 +1,7 @@
 """Declare kernel32 functions, and run children in Windows job objects. Windows only.
 
-A child is in its job before its first instruction. Windows ends a job when its last handle is
-closed, also if doit is killed. If a job cannot be created, descendants are found by parent ids.
+A child joins its job before it runs any code. Windows ends the processes of a job when the last
+handle of the job is closed, even if doit is killed. Without a job, parent ids identify descendants.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _ntdll = ctypes.WinDLL("ntdll")
 
 
 def declare_function(name: str, *arguments: Any, gives: Any = BOOL) -> Callable[..., int]:
-    """Return a kernel32 function with the result type `gives`; it raises `OSError` on failure."""
+    """Return a kernel32 function that raises `OSError` on failure. `gives` is its result type."""
 
     def check_result(result: int | None, *_: object) -> int:
         if not result if gives is not DWORD else result == _WAIT_FAILED:
@@ -50,7 +50,7 @@ def declare_native_function(name: str, *arguments: Any) -> Callable[..., int]:
 
 
 def is_existing_object() -> bool:
-    """Return True if the object that was just created by name already existed."""
+    """Return True if the last call opened an existing named object instead of a new one."""
     return ctypes.get_last_error() == _ALREADY_EXISTS
 
 
@@ -88,7 +88,7 @@ class _JobLimits(ctypes.Structure):
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """Resume a suspended child, in a job unless it `serves`: a server could not leave the job."""
+    """Resume a suspended child, in a job unless it `serves`, because servers cannot leave a job."""
     process = int(child._handle)  # type: ignore[attr-defined]
     try:
         if not serves:

@@ -42,11 +42,11 @@ def describe_tool(path: str, version: str, digest: str) -> BuildTool:
 
 @dataclass(frozen=True)
 class BuildInputs:
-    """The build inputs of the wheel `name` `version`. `epoch` is the source date (Unix time).
+    """The build inputs of a wheel. `epoch` is the date of its sources (Unix time).
 
     `cuda` is the full version of the CUDA toolkit, "" if the build uses no CUDA. `packages` are the
-    pinned requirements from which the toolkit was installed. For an extension, `torch` and
-    `surface` are the version and the ABI fingerprint of the torch that it was built against.
+    pinned requirements from which the toolkit was installed. For an extension, `torch` is the
+    version of the torch that it was built against, and `surface` is the ABI fingerprint of torch.
     """
 
     name: str
@@ -76,13 +76,13 @@ class Invocation:
 
 
 def add_source_date(env: Mapping[str, str], date: int) -> dict[str, str]:
-    """Return `env` with SOURCE_DATE_EPOCH set to `date`, unless `env` already has a value."""
+    """Return `env` with SOURCE_DATE_EPOCH set to `date`, unless `env` already sets the variable."""
     # compilers and archivers use this time as the current time
     return {"SOURCE_DATE_EPOCH": str(max(date, EARLIEST_TIMESTAMP)), **env}
 
 
 def redact_json(value: Json, folders: Mapping[str, str], name: str = "") -> Json:
-    """Return `value`, whose key is `name`, with secrets and the paths in `folders` replaced."""
+    """Replace secrets in `value`, and paths as in `folders`. `name` is the key of `value`."""
     if is_secret_name(name):
         return "***"
     match value:

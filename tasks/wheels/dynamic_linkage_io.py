@@ -48,7 +48,7 @@ def read_elf_linkage(path: PurePath) -> Linkage | None:
 
 @contextlib.contextmanager
 def open_elf(stream: BinaryIO) -> Iterator[ELFFile]:
-    """Yield an ELF file. Raises `ValueError` if reading in the with block finds damage."""
+    """Yield an open ELF file. Raises `ValueError` if the with block reads damaged data."""
     # imported only for reading: doit loads this module in each run
     from elftools.common.exceptions import ELFError  # noqa: PLC0415
     from elftools.elf.elffile import ELFFile  # noqa: PLC0415
@@ -114,7 +114,7 @@ _IMPORT_TABLES = ("IMPORT", "DELAY_IMPORT")  # DLLs loaded with the file, and at
 
 
 def read_needed_dlls(path: Path) -> tuple[str, ...] | None:
-    """Return the DLLs that a PE file needs, in lower case, or None for another file format."""
+    """Return the lower-case names of the DLLs that a PE file needs, None for other formats."""
     with path.open("rb") as stream:
         if stream.read(len(_DOS_MAGIC)) != _DOS_MAGIC:
             return None

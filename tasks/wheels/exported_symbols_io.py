@@ -20,10 +20,10 @@ _FORMAT_SYMBOL = re.compile(rb"__(?:NULL_)?IMPORT_DESCRIPTOR|\x7f")
 
 
 def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
-    """Return the symbols that a library exports, or None for another format (macOS, a DLL).
+    """Return the symbols that a library exports, None for other formats (a DLL, or on macOS).
 
     Symbols in an anonymous namespace and instantiations of C++ standard library templates are
-    omitted: no other library can depend on them, but they would change the ABI fingerprint.
+    omitted, because no other library depends on them, and they would change the ABI fingerprint.
     """
     with Path(path).open("rb") as stream:
         magic = stream.read(len(_ARCHIVE_SIGNATURE))
@@ -41,7 +41,7 @@ def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
 
 
 def demangle_symbol(name: str) -> tuple[str, str]:
-    """Return the demangled symbol with and without parameters, or `name` if c++filt fails."""
+    """Return the demangled symbol with parameters and without; `name` twice if c++filt fails."""
 
     def run_cxxfilt(*options: str) -> str:
         command = Command(("c++filt", *options, name), env, "demangle a symbol", timeout=10)

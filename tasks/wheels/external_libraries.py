@@ -39,7 +39,7 @@ class TargetEnvironment:
 
 @dataclass(frozen=True)
 class ExternalLibrary:
-    """A library outside the wheel. `users` are the libraries that need it; `by` is its provider."""
+    """A library outside the wheel that the libraries `users` need. `by` says what provides it."""
 
     name: str
     users: tuple[str, ...]
@@ -52,7 +52,7 @@ def find_external_libraries(
 ) -> list[ExternalLibrary]:
     """Return the libraries outside the wheel that libraries in the wheel need, sorted by name.
 
-    Libraries are searched as the loader does, but only in the wheel and in NVIDIA's packages.
+    The search follows the rules of the loader, but only in the wheel and in NVIDIA's packages.
     """
     machine = next((one.machine for one in libraries.values()), "")
     wheel_libraries = {str(_SITE_PACKAGES / name): linkage for name, linkage in libraries.items()}
@@ -120,7 +120,7 @@ def _check_nvidia_library(
 
 
 def _describe_torch(target: TargetEnvironment) -> str:
-    """Describe the torch that a wheel uses, or return "" if it uses none."""
+    """Return a description of the torch that a wheel uses, "" if the wheel uses no torch."""
     if any(canonicalize_name(one.name) == "torch" for one in target.requires):
         return "torch"
     built = f"torch {target.against} (used for the build, but not in Requires-Dist)"
@@ -138,7 +138,7 @@ _STEM_SPELLINGS = {"nvtoolsext": "nvToolsExt", "nvjitlink": "nvJitLink", "cublas
 def find_external_dlls(
     needed: Mapping[str, Sequence[str]], target: TargetEnvironment
 ) -> list[ExternalLibrary]:
-    """Return the DLLs outside the wheel that its libraries, the keys of `needed`, need."""
+    """Return the needed DLLs outside the wheel. `needed` maps libraries to the DLLs they need."""
     target = replace(target, requires=select_applicable_requirements(target.requires, "windows"))
     own_names = {PurePosixPath(name).name.lower() for name in needed}
     users: dict[str, list[str]] = defaultdict(list)
@@ -150,7 +150,7 @@ def find_external_dlls(
 
 
 def find_dll_package(name: str) -> nvidia_packages.NvidiaPackage | None:
-    """Return the NVIDIA package that contains the DLL `name`, in lower case, or None."""
+    """Return the NVIDIA package that contains a DLL, None if unknown. `name` is in lower case."""
     if not (match := _NUMBERED_DLL.fullmatch(name)):
         return None
     stem = "cudnn" if match["stem"].startswith("cudnn_") else match["stem"]

@@ -26,10 +26,10 @@ _SAFE_URL_CHARACTERS = {"uv": "/!$&'()*+,;:=@[]|^~", "pip": "/:" if os.name == "
 def _build_installer_files(
     own: Mapping[str, bytes], old: Iterable[PurePath], new: Path
 ) -> dict[str, bytes] | None:
-    """Return the installer's files for the wheel `new`, or None if their format is unknown.
+    """Return the files that pip or uv adds to dist-info (direct_url.json) for the wheel `new`.
 
-    `own` has the contents of the present files by name. These must be what the installer writes
-    for the previous wheel, installed from one of the paths `old`.
+    `own` maps the names of the present files to contents. Returns None if the installer or a
+    format is unknown, or if the files are not for a wheel at one of the paths `old`.
     """
     contents = dict(own)
     installer = own.get("INSTALLER", b"").decode().strip()
@@ -46,7 +46,7 @@ def _build_installer_files(
 
 
 def _build_direct_url(present: bytes, installer: str, old: Iterable[PurePath], new: Path) -> bytes:
-    """Return direct_url.json (PEP 610) for the new wheel. Raises an error for unknown formats."""
+    """Return direct_url.json (PEP 610) for `new`. Raises an error if `present` is not for `old`."""
 
     def format_direct_url(wheel: PurePath, digest: str) -> bytes:
         path = f"/{wheel.as_posix().removeprefix('/')}"
@@ -92,7 +92,7 @@ class _StagedFiles:
         self._paths: dict[str, Path] = {}
 
     def unpack_members(self, wheel: ZipFile, names: Iterable[str]) -> None:
-        """Extract the members `names`. Keep only the executable bits of modes, as uv and pip do."""
+        """Stage the members `names`; keep only the executable bits of modes, as uv and pip do."""
         recorded = wheel_archive_io.read_record(wheel)
         for name in names:
             member = wheel.getinfo(name)
@@ -120,9 +120,9 @@ class _StagedFiles:
 
 @dataclass(frozen=True)
 class WheelUpdate:
-    """An update of the installation `here` from the wheel `before` to the wheel `wheel`.
+    """An update of the installation `here` from the wheel file `before` to the new file `wheel`.
 
-    Both wheels are verified. `before` may have been installed from any of the paths `places`.
+    Both wheels have been verified. `before` may have been installed from any of the paths `places`.
     `scratch` is a temporary directory. `python` is the interpreter of the installation.
     """
 
@@ -183,7 +183,7 @@ def _swap_files(update: WheelUpdate, change: WheelDifference, staged: _StagedFil
 
 
 def _remove_bytecode(path: Path) -> None:
-    """Remove the bytecode of a changed source file: Python may load outdated bytecode."""
+    """Remove the bytecode of a changed source file, because Python may load outdated bytecode."""
     if path.suffix == ".py":
         for bytecode in (path.parent / "__pycache__").glob(f"{glob.escape(path.stem)}.*.pyc"):
             bytecode.unlink()

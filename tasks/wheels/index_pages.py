@@ -91,7 +91,10 @@ _REBUILD_LABEL = re.compile(
 
 
 def select_retained(files: Iterable[IndexFile], newest: int | None) -> tuple[IndexFile, ...]:
-    """Return the `newest` rebuilds (None: all) of each release, Python, platform, CUDA and GPU."""
+    """Return the newest rebuilds for each combination of release, Python, platform, CUDA and GPU.
+
+    `newest` is the number of rebuilds for each combination, None for all.
+    """
     kinds: dict[tuple[str, ...], list[IndexFile]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.uploaded):
         name, version, build, tags = parse_wheel_filename(file.filename)

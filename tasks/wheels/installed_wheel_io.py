@@ -1,4 +1,4 @@
-"""Inspect an installed distribution by the names, sizes and times of files, not the contents."""
+"""Inspect an installed distribution by names, sizes and times of its files, not by contents."""
 
 import stat
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tasks.wheels.wheel_record import RecordRow
 
 @dataclass(frozen=True)
 class InstalledWheel:
-    """An installed distribution. `rows` are those of RECORD by path, `ending` its line ending."""
+    """An installed distribution, with the rows of RECORD by path, and the line ending of RECORD."""
 
     site: Path
     info: Path
@@ -29,7 +29,7 @@ def hash_installed_record(site: Path, name: str) -> str:
 
 
 def has_all_files(site: Path, name: str) -> bool:
-    """Return True if every file in RECORD except bytecode exists; its content may differ."""
+    """Return True if all files in RECORD except bytecode exist; contents are not compared."""
     if not (record := _find_record(site, name)):
         return False
     rows = wheel_record.parse_record(record.read_text(encoding="utf-8"))
@@ -37,7 +37,7 @@ def has_all_files(site: Path, name: str) -> bool:
 
 
 def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel | None:
-    """Return the distribution, or None if modified or if `digest` is not the sha256 of RECORD."""
+    """Return the distribution if no file is modified and `digest` is the sha256 of RECORD."""
     record = _find_record(site, name)
     if not record or not digest or files.read_artifact(record).sha256 != digest:
         return None
@@ -62,7 +62,7 @@ def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel 
 
 
 def _find_record(site: Path, name: str) -> Path | None:
-    """Return a package's RECORD, or None for no, several or editable installations."""
+    """Return a package's RECORD, None if the package is missing, editable or installed twice."""
     infos = list(site.glob(f"{name}-*.dist-info"))
     others = [*site.glob(f"{name}*.egg-*"), *site.glob(f"__editable__.{name}-*")]
     record = infos[0] / "RECORD" if len(infos) == 1 and not others else None
@@ -82,9 +82,9 @@ _COMPARED_FIELDS = {
 class WheelDifference:
     """The difference between an installed wheel and a new wheel, with paths as in RECORD.
 
-    `info` is the new dist-info directory, and `described` are its files. `written` and `vanished`
-    are the changed and the removed files outside of `info`. `rows` are the rows of the new wheel.
-    `kept` are the present rows of scripts and bytecode, which the installer added.
+    `info` is the new dist-info directory, and `described` are its files. Outside of `info`,
+    `written` are the new and changed files, and `vanished` the removed files. `rows` are the rows
+    of the new wheel. `kept` are the present rows of scripts and bytecode from the installer.
     """
 
     info: str
@@ -96,7 +96,7 @@ class WheelDifference:
 
 
 def compare_wheels(here: InstalledWheel, old: ZipFile, new: ZipFile) -> WheelDifference | None:
-    """Compare the installed wheel `old` to `new`. Return None if an installer must update it."""
+    """Compare the installed wheel `old` to `new`; None means that an installer must update it."""
     (old_info, before), (info, after) = _read_record_rows(old), _read_record_rows(new)
     old_rows = {path: row for path, row in before.items() if path != f"{old_info}/RECORD"}
     same_metadata = _read_compared_metadata(old, old_info) == _read_compared_metadata(new, info)
@@ -132,7 +132,7 @@ def is_bytecode(path: str) -> bool:
 
 
 def _read_record_rows(archive: ZipFile) -> tuple[str, dict[str, RecordRow]]:
-    """Return the name of dist-info, and the rows of RECORD by path, for existing members only."""
+    """Return the name of dist-info, and those rows of RECORD, by path, whose members exist."""
     record = next(n for n in archive.namelist() if n.endswith(".dist-info/RECORD"))
     rows = wheel_record.parse_record(archive.read(record).decode("utf-8"))
     members = set(archive.namelist())

@@ -1,4 +1,4 @@
-"""Describe the exports and needs of libraries, and resolve the origin of each needed library."""
+"""Describe what libraries export and need, and resolve the origin of each needed library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LibraryOrigin = Literal["wheel", "toolkit", "environment", "build", "system", "d
 
 @dataclass(frozen=True)
 class ExportedSymbols:
-    """A digest of a library's exported symbols; `cxx11_abi` is as in `AbiFingerprint`."""
+    """A digest of a library's exported symbols. `cxx11_abi` is None if unknown or absent."""
 
     digest: str
     cxx11_abi: bool | None
@@ -27,9 +27,9 @@ class ExportedSymbols:
 
 @dataclass(frozen=True)
 class ExportedSymbolsCache:
-    """The content of wheel-symbols.json: the exported symbols of the last torch's libraries.
+    """The content of wheel-symbols.json: the exported symbols of torch's libraries.
 
-    `libraries` has RECORD digests as keys. `reader` is the version of the code that read them.
+    `libraries` has RECORD digests as keys. `reader` is the version of the code that read symbols.
     """
 
     reader: int
@@ -70,7 +70,7 @@ class LinkageCache:
 
 @dataclass(frozen=True)
 class PatchedLibraries:
-    """wheel-patched.json: the digest of a library with a new RPATH, by old digest and RPATH."""
+    """The content of wheel-patched.json: new digests of libraries by old digest and new RPATH."""
 
     libraries: Mapping[str, str]
 
@@ -85,7 +85,7 @@ class LinkedLibrary:
 
 @dataclass(frozen=True)
 class WheelLibraries:
-    """The content of wheel-libraries.json: for the user, what each library of `wheel` needs."""
+    """The content of wheel-libraries.json, which shows users what each library of `wheel` needs."""
 
     wheel: str
     libraries: Mapping[str, LinkedLibrary]
@@ -96,7 +96,7 @@ _OPENED_FIRST = ("torch/lib/libtorch_global_deps.", "torch/_C.")  # opened by to
 
 @dataclass(frozen=True)
 class LoadedLibrary:
-    """A loaded library or interpreter. `by` is the library that loaded it, None if no library."""
+    """A loaded library or interpreter. `by` is the library that loaded it, if a library did."""
 
     place: str
     linkage: Linkage
@@ -119,7 +119,7 @@ class LibrarySearch:
 
 @dataclass(frozen=True)
 class LibraryNeed:
-    """A library `name` that `library` needs. `place` is the file found for it, or None."""
+    """A need of `library` for the library `name`. `place` is the file found, None if missing."""
 
     library: str
     name: str
@@ -139,10 +139,10 @@ def sort_by_load_order(libraries: Mapping[str, Linkage]) -> list[str]:
 
 
 def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) -> list[LibraryNeed]:
-    """Load `libraries` in this order, as one process would; return what each library needs.
+    """Simulate how a process loads `libraries` in this order; return what each library needs.
 
-    A need is met if the search for any library finds the file, because the order in which Python
-    opens libraries is unknown. A library that is only opened directly meets no need.
+    A need is met if the search of any loaded library finds the file, because the order in which
+    Python opens libraries is unknown. A library that no search finds meets no need.
     """
     places: dict[str, str] = {}
     opened: dict[str, LoadedLibrary] = {}
@@ -188,7 +188,7 @@ def _list_candidate_paths(name: str, user: LoadedLibrary, search: LibrarySearch)
 
 
 def _expand_origin(one: LoadedLibrary, folders: Iterable[str]) -> Iterator[str]:
-    """Yield the absolute directories of an RPATH. PyTorch does not use `$LIB` and `$PLATFORM`."""
+    """Yield the absolute directories of an RPATH. Expand `$ORIGIN`, PyTorch's only variable."""
     origin = posixpath.dirname(one.place)
     for folder in folders:
         full = folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)

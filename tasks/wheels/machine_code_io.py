@@ -78,7 +78,7 @@ class MachineCodeImages:
 
     @property
     def common_code(self) -> MachineCode:
-        """Return the architectures with at least a quarter of the images of the most common one."""
+        """Return the architectures with at least 25 % of the images of the most common one."""
         # libtorch_cuda of 2.15 has 476 images for each target, and 1 to 59 for some others (`9.0a`)
         least = max([*self.cubins.values(), *self.ptx.values()], default=0) / 4
         kinds = (self.cubins, self.ptx)
@@ -114,7 +114,7 @@ def has_device_code(library: PurePath) -> bool:
 
 
 def read_fatbin_images(library: PurePath) -> MachineCodeImages:
-    """Return the images of a library, read without cuobjdump. Raises `BadArtifactError`."""
+    """Read the images of a library without cuobjdump; raise `BadArtifactError` if unreadable."""
     images = MachineCodeImages(Counter(), Counter())
     with _open_library(library) as data:
         sections = list(_read_sections(data))
@@ -150,7 +150,7 @@ def _build_missing_error(library: PurePath) -> BadArtifactError:
 
 
 def _count_images(found: MachineCodeImages, data: BinaryData, offset: int, end: int) -> None:
-    """Add the images from `offset` to `end` to `found`. Raises `ValueError` for unknown formats."""
+    """Count the images from byte `offset` to `end`. Raises `ValueError` for unknown formats."""
     while 0 <= (offset := data.find(_FATBIN_MAGIC, offset, end)) <= end - _CONTAINER_HEADER.size:
         _, version, header, size = _CONTAINER_HEADER.unpack_from(data, offset)
         at, offset = offset + header, offset + header + size

@@ -34,7 +34,7 @@ class NvidiaPackage:
     numbered: Literal["whole", "begin", "not"] = "whole"
 
     def format_distribution(self, major: int) -> str:
-        """Return the package name on the index for CUDA `major`: `nvidia-cublas-cu12`."""
+        """Return the package name on the index for CUDA `major`, such as `nvidia-cublas-cu12`."""
         shared = self.extra and major >= _SHARED_FOLDER_MAJOR
         return f"nvidia-{self.name}" if shared else f"nvidia-{self.name}-cu{major}"
 
@@ -89,7 +89,7 @@ def find_package_by_distribution(name: str) -> NvidiaPackage | None:
 def find_declared_requirement(
     of: NvidiaPackage, requires: Iterable[Requirement], majors: Collection[int] = ()
 ) -> str:
-    """Return the name of the requirement that installs the package `of`, or "" without one.
+    """Return the name of the requirement that installs the package `of`, "" if none does.
 
     The requirement must be for one of the CUDA `majors`, or for any CUDA if `majors` is empty.
     """
@@ -121,13 +121,13 @@ def parse_library_majors(library: str) -> Collection[int]:
 
 
 def parse_distribution_majors(distribution: str) -> Collection[int]:
-    """Return the CUDA majors of a package: the one in its suffix (-cu12), or all from 13 on."""
+    """Return the CUDA majors of a package: the one in its suffix (-cu12), else all from 13 on."""
     match = re.search(r"-cu(\d+)$", distribution)
     return (int(match[1]),) if match else range(_SHARED_FOLDER_MAJOR, 100)
 
 
 def is_in_package_folder(place: PurePosixPath) -> bool:
-    """Return True for a library of an NVIDIA package: `nvidia/cublas/lib/libcublas.so.12`."""
+    """Return True for a library in an NVIDIA package, as in nvidia/cublas/lib/libcublas.so.12."""
     package = find_nvidia_package(place.name)
     match place.parts:
         case ("nvidia", folder, "lib", _) if package:
@@ -140,7 +140,7 @@ def build_pinned_requirement(of: NvidiaPackage, cuda: str, file: str) -> str:
     """Return a requirement that installs the library `file` for the CUDA release `cuda`.
 
     For `libcublas.so.12.4.5.8`, it is `nvidia-cublas-cu12==12.4.5.8`. If the file name has only
-    the beginning of the version, or none, a version with that beginning or for `cuda` is allowed.
+    the beginning of the version, any such version is allowed; if none, any version for `cuda`.
     """
     major, minor = cuda.split(".")[:2]
     numbers = _FILE_VERSION.search(file)

@@ -160,7 +160,7 @@ def build_statement(inputs: BuildInputs, artifact: Artifact, invocation: Invocat
 
 
 def _list_dependencies(inputs: BuildInputs, installed: Mapping[str, str]) -> Iterator[_JsonObject]:
-    """Yield the sources, then the tools, the packages of the CUDA toolkit, and other packages."""
+    """Yield the dependencies: sources, torch, tools, packages of the toolkit, other packages."""
     tree = inputs.tree
     digest = {"gitCommit": tree.commit, "sha256": tree.digest}
     yield {
@@ -219,7 +219,7 @@ def read_target_archs(statement: Mapping[str, Any] | None) -> list[Arch]:
 
 
 def read_built_archs(statement: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
-    """Return the GPU architectures of each library that a statement recorded at build time."""
+    """Return the GPU architectures of each library, as the build recorded them in the statement."""
     recorded = _find_value(statement, *_PARAMETERS_PATH, "held")
     pairs = recorded.items() if isinstance(recorded, Mapping) else ()
     return {str(name): tuple(map(str, archs)) for name, archs in pairs if isinstance(archs, list)}
@@ -233,7 +233,7 @@ def find_torch_version(sbom: Mapping[str, Any] | None) -> str:
 def find_differences(
     sbom: Mapping[str, Any], name: str, version: str, statement: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Yield how an SBOM differs from METADATA (`name`, `version`) and from `statement`."""
+    """Yield the differences between an SBOM and METADATA (`name`, `version`) or `statement`."""
     component = _find_value(sbom, "metadata", "component")
     sbom_name, sbom_version = (_find_value(component, key) for key in ("name", "version"))
     if canonicalize_name(str(sbom_name)) != canonicalize_name(name):

@@ -61,7 +61,7 @@ def require_tags(wheel: PurePath, python_version: str) -> None:
 
 
 def list_libraries(recorded: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of the shared libraries and extension modules among the members."""
+    """Yield those paths in `recorded` that are shared libraries or extension modules."""
     for name in recorded:
         path = PurePosixPath(name)
         if path.suffix in LIBRARY_SUFFIXES or ".so." in path.name:
@@ -83,7 +83,7 @@ def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, st
 
 
 def read_record(archive: ZipFile) -> dict[str, str]:
-    """Return the RECORD digests by path. Raises `BadArtifactError` unless one RECORD exists."""
+    """Return RECORD digests by path; raise `BadArtifactError` unless exactly one RECORD exists."""
     text = archive.read(find_dist_info_file(archive, "RECORD")).decode("utf-8")
     return {path: digest for path, digest, _ in wheel_record.parse_record(text)}
 
@@ -129,7 +129,7 @@ def hash_member(archive: ZipFile, member: ZipInfo) -> str:
 
 
 def copy_and_hash(source: IO[bytes], target: IO[bytes] | None) -> str:
-    """Copy `source` to `target`, unless None, and return the sha256 in the notation of RECORD."""
+    """Copy `source` to `target`, if any; return the sha256 in the notation of RECORD."""
     digest = hashlib.sha256()
     while chunk := source.read(_READ_CHUNK):
         digest.update(chunk)

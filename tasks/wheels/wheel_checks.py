@@ -120,7 +120,7 @@ def _check_machine_code(wheel: WheelInfo, recorded: RecordedWheel, known: Knowle
 
 
 def _strip_family_suffix(arch: str) -> str:
-    """Remove the suffix `f` of a family-specific architecture, which cuobjdump omits."""
+    """Remove the suffix `f` of a family-specific architecture, because cuobjdump omits it."""
     return arch.replace("f", "")
 
 
@@ -132,7 +132,7 @@ def _format_library_archs(libraries: Mapping[str, Iterable[str]]) -> str:
 def _find_missing_code(
     wheel: WheelInfo, targets: Sequence[Arch], knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a message for each library without code for a target; for torch, check only kernels."""
+    """Yield a message for each library without code for a target; of torch, only libtorch_cuda."""
     is_torch = wheel.name == "torch"
     checked = {n: i for n, i in wheel.images.items() if not is_torch or _KERNEL_LIBRARY in n}
     if targets and not checked and is_torch:

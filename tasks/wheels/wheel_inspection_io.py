@@ -1,4 +1,4 @@
-"""Read a wheel's contents, as far as its checks need them."""
+"""Read those contents of a wheel that its checks need."""
 
 import json
 import tempfile
@@ -25,12 +25,13 @@ from tasks.wheels.provenance_documents import SBOM_PATH
 
 @dataclass(frozen=True)
 class WheelInfo:
-    """The contents of a wheel. `linkages`, `images`, `unreadable` and `dlls` are by library path.
+    """The contents of a wheel. The keys of each `dict` are library paths.
 
     `problem` describes a mismatch between RECORD and the members, "" if they match. `sbom` and
     `statement` are None if missing, {} if unreadable. `dlls` has the DLLs that a Windows library
     needs, `images` the images of a library with device code, `unreadable` the error messages.
-    `system` and `windows` are the libraries of every Linux or Windows machine, None if unknown.
+    `system` has the libraries of every Linux machine, `windows` of every Windows machine; each is
+    None if unknown.
     """
 
     artifact: Artifact
@@ -49,7 +50,7 @@ class WheelInfo:
 
 
 def inspect_wheel(wheel: Path, reader: MachineCodeReader) -> WheelInfo:
-    """Return the contents of a wheel. For an invalid wheel, their `problem` describes the error."""
+    """Return the contents of a wheel. If the wheel is invalid, `problem` describes the error."""
     show_progress(f"reading {wheel.name}")
     artifact = files.read_artifact(wheel)
     stated = wheelhouse_io.resolve_statement_path(wheel)

@@ -23,7 +23,7 @@ print(json.dumps(dict(reversed(found))))
 
 
 def list_installed_packages(python: str, overlay: PurePath | None = None) -> Mapping[str, str]:
-    """Return the version of each package that `python` finds, first in the folder `overlay`."""
+    """Return the versions of the packages that `python` finds. `overlay` is searched first."""
     env = {**shell.build_host_env(), **({"PYTHONPATH": str(overlay)} if overlay else {})}
     argv = (python, "-c", _LIST_PACKAGES_SCRIPT)
     listing = shell.capture_output(Command(argv, env, "list the installed packages"))

@@ -22,7 +22,7 @@ SIGNATURE_FILES = ("RECORD.jws", "RECORD.p7s")  # signatures of the old RECORD
 
 
 def _list_replaced_members(archive: ZipFile, added: Iterable[str]) -> set[str]:
-    """Return the members not to copy, because `_write_dist_info` writes `added` and RECORD."""
+    """Return the members that are not copied, because `_write_dist_info` replaces them."""
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
     info = listing.removesuffix("RECORD")
     return {listing, *(f"{info}{name}" for name in (*added, *SIGNATURE_FILES))}
@@ -64,7 +64,7 @@ _ReusableMembers = Mapping[tuple[str, str], _ReusableMember]
 
 @dataclass(frozen=True)
 class MemberReplacement:
-    """A new content for a member. `make` writes the content to a temporary file, if needed.
+    """The new content of a member, which `make` writes to a temporary file unless it is reused.
 
     `digest` is the sha256 of the content in the notation of RECORD, or "" if it is unknown.
     """
@@ -130,7 +130,7 @@ def _list_reusable_members(archive: ZipFile) -> Iterator[tuple[tuple[str, str], 
 
 
 def _copy_raw_member(out: ZipFile, member: ZipInfo, source: ZipFile, known: ZipInfo) -> bool:
-    """Copy the compressed bytes of `known` in `source` as `member`. Return False if impossible."""
+    """Copy the compressed data of `known` from `source` as `member`; return False if impossible."""
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
         return False

@@ -23,7 +23,7 @@ class WheelOrigin:
 def store_wheel(
     wheel: Path, wheelhouse: PurePath, requirement: str, source: str
 ) -> tuple[Path, Artifact]:
-    """Move a wheel into the wheelhouse, record its origin, and remove any old statement."""
+    """Move a wheel to the wheelhouse, record its origin, and remove an old provenance statement."""
     place = Path(wheelhouse) / wheel.name
     place.parent.mkdir(parents=True, exist_ok=True)
     artifact = files.read_artifact(wheel)
@@ -47,7 +47,7 @@ def store_wheel(
 def find_stored_wheel(
     wheelhouse: PurePath, requirement: str, source: str
 ) -> tuple[Path, Artifact] | None:
-    """Return the stored wheel of a requirement and a source, or None if missing or changed."""
+    """Return the stored wheel of a requirement and a source, None if it is missing or changed."""
     for path in sorted(Path(wheelhouse).glob("*.whl.json")):
         try:
             origin = manifests.read_manifest(path, WheelOrigin)
@@ -72,7 +72,7 @@ def resolve_statement_path(wheel: PurePath) -> Path:
 
 
 def require_locked_digest(found: Artifact, locked: str, part: str) -> None:
-    """Raise `BadArtifactError` unless `found` has the digest `locked`, or `locked` is ""."""
+    """Raise `BadArtifactError` if the digest of `found` is not `locked`; "" allows any."""
     if locked and found.sha256 != locked:
         message = f"{found.name} has sha256 {found.sha256}, but {locked} is locked"
         command = "TORCHYARD__LOCK=false doit build, then doit lock"
@@ -81,7 +81,7 @@ def require_locked_digest(found: Artifact, locked: str, part: str) -> None:
 
 
 def require_sha256(found: Artifact, required: str | None) -> None:
-    """Raise `BadArtifactError` unless `found` has the digest `required`, or `required` is None."""
+    """Raise `BadArtifactError` if the digest of `found` is not `required`; None allows any."""
     if required and found.sha256 != required:
         message = f"{found.name} has sha256 {found.sha256}, but {required} is required"
         hint = "correct torch.sha256, or find out why the file changed"
