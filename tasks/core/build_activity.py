@@ -103,7 +103,7 @@ class HeavyJob:
 
     @property
     def summary(self) -> str:
-        """Return memory and time, `4.6 GiB 3 min`, without a value that is below the threshold."""
+        """Return memory and time, `4.6 GiB 3 min`, each only if it is worth reporting."""
         min_mib, min_seconds = _HEAVY_THRESHOLDS
         memory = text_formatting.format_size(self.mib) * (self.mib >= min_mib)
         age = text_formatting.format_rough_duration(self.seconds) * (self.seconds >= min_seconds)

@@ -117,7 +117,7 @@ class CompanionFact(Struct, frozen=True, kw_only=True):
 
     `source` says how to build the package. `independent` are wheels that match many torch versions.
     For triton, which is always installed as a wheel, `source` is None, `packages` has the package
-    name by system, and `pins` names the files of PyTorch's tree that pin the version.
+    name by system, and `pins` has its package index and the files that pin it in PyTorch's tree.
     """
 
     name: str
