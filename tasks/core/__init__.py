@@ -1,1 +1,1 @@
-"""Share errors, the model, hashing, redaction, formatting and quoting between all packages."""
+"""The errors, data types, hashing, formatting and quoting that all other packages use."""

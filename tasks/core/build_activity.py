@@ -42,10 +42,10 @@ class BuildSnapshot:
     """The state of a build at one moment.
 
     `limit_mib` and `available_mib` describe the tightest memory limit. `idle` is the number of jobs
-    that can start without a new jobserver token, `most` the maximum number of jobs. `shown` maps
-    each job kind to the memory peaks of its finished jobs, in ascending order. `since_grant` is the
-    time in seconds since the last new token. `local` is the maximum number of jobs on this machine,
-    0 for no limit.
+    that can start without a new jobserver token. `most` is the maximum number of jobs on all
+    machines, `local` that on this machine (0 for no limit). `shown` maps each job kind to the
+    memory peaks of its finished jobs, in ascending order. `since_grant` is the time in seconds
+    since the last new token.
     """
 
     limit_mib: int
@@ -73,7 +73,7 @@ def find_output_path(command: str) -> str:
 
 
 def classify_command(command: str) -> JobKind:
-    """Return the job kind of a command line, from the suffix of the source file."""
+    """Return the job kind of a compiler command, by the suffix of the source file in it."""
     if _CUDA_SOURCE.search(command):
         return "cuda"
     return "c++" if _CPP_SOURCE.search(command) else "other"
@@ -103,7 +103,7 @@ class HeavyJob:
 
     @property
     def summary(self) -> str:
-        """Return `4.6 GiB 3 min`, or only the value that exceeds its threshold."""
+        """Return memory and time, `4.6 GiB 3 min`, each only if it is worth reporting."""
         min_mib, min_seconds = _HEAVY_THRESHOLDS
         memory = text_formatting.format_size(self.mib) * (self.mib >= min_mib)
         age = text_formatting.format_rough_duration(self.seconds) * (self.seconds >= min_seconds)
@@ -146,7 +146,7 @@ class BuildActivity:
 
     @property
     def memory_shortage(self) -> str:
-        """Describe a shortage: `memory is full (1.6 of 1.7 GiB), 5 compilers are paused`, or ""."""
+        """Return `memory is full (1.6 of 1.7 GiB), 5 compilers are paused`, or "" if neither."""
         use = f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB"
         paused = f"{self.paused} {'compiler is' if self.paused == 1 else 'compilers are'} paused"
         if not self.limit_mib or self.used_mib < _FULL_MEMORY_SHARE * self.limit_mib:
@@ -176,7 +176,7 @@ class BuildActivity:
 
 
 def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
-    """Return the two heavy jobs with the most whole GiB of memory, oldest first if equal."""
+    """Return the two heavy jobs with the most GiB of memory, and at equal GiB the oldest ones."""
     named = (job for job in jobs if job.output)
     measured = (HeavyJob(_find_name(job.output), job.resident_mib, job.age) for job in named)
     heavy = (job for job in measured if job.summary)

@@ -15,7 +15,7 @@ ABSENT: Final = object()  # the value of a missing key
 
 @dataclasses.dataclass(frozen=True)
 class ValueChange:
-    """A changed value at the keys `path`. `before` or `after` is ABSENT if the key is missing."""
+    """A value that changed. `path` has the keys that lead to the value; ABSENT means no value."""
 
     path: tuple[str, ...]
     before: Any
@@ -23,7 +23,7 @@ class ValueChange:
 
 
 def convert_to_json(value: Any) -> Json:
-    """Convert dataclasses, tuples, mappings, sets and paths to JSON, else raise `TypeError`."""
+    """Convert a dataclass, collection or path to JSON. Raises `TypeError` for other objects."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -41,14 +41,14 @@ def convert_to_json(value: Any) -> Json:
 
 
 def convert_to_redacted_json(value: Any) -> Json:
-    """Convert a value to JSON without credentials, so that a new token makes no stage run again."""
+    """Convert a value to JSON without credentials, because a new token must not rerun a stage."""
     text = json.dumps(convert_to_json(value), ensure_ascii=False)
     redacted: Json = json.loads(redact_secrets(text))
     return redacted
 
 
 def mask_secrets(value: Json, name: str = "") -> Json:
-    """Mask credentials, and all values of secret names; `name` is the dotted key of `value`."""
+    """Mask credentials, and values whose keys suggest a secret; `name` is the key of `value`."""
     if is_secret_name(name.rpartition(".")[2]):
         return "***"
     match value:
@@ -72,7 +72,7 @@ def compute_text_sha256(text: str) -> str:
 
 
 def find_changes(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator[ValueChange]:
-    """Yield the differences between two values. Mappings are compared key by key."""
+    """Yield each changed value, also in nested mappings; `path` has the keys of both values."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}):
             old, new = before.get(name, ABSENT), after.get(name, ABSENT)

@@ -17,7 +17,7 @@ class CompilerLimits:
 
     The CUDA toolkit `cuda` ("12.8", "" if unknown) accepts the major versions up to `gcc_max` and
     `clang_max`. It accepts each _MSC_VER from the first number in `msvc` up to, but not including,
-    the second. `gcc_min` is the oldest GCC that the sources of PyTorch `torch` accept.
+    the second. `gcc_min` is the oldest GCC for the sources of the PyTorch release `torch`.
     """
 
     cuda: str = ""
@@ -53,7 +53,7 @@ class CudaHome:
 
 @dataclass(frozen=True)
 class MsvcEnvironment:
-    """The environment of MSVC: variables, folders to add to PATH, and `by`, its source."""
+    """The environment of MSVC: variables to set, folders to add to PATH, and the source `by`."""
 
     by: str
     set: Mapping[str, str]
@@ -62,10 +62,10 @@ class MsvcEnvironment:
 
 @dataclass(frozen=True)
 class CompilerCache:
-    """The manifest cache.json: the compiler cache to use as compiler launcher, "" for none.
+    """The manifest cache.json: the compiler cache that launches the compilers, if there is one.
 
-    A cache in deps.json would rebuild the extensions when it changes. `own` has the settings that
-    the user's configuration of the cache contains ("max_size").
+    The cache is not in deps.json, because a changed deps.json rebuilds the extensions. `kind` is ""
+    without a cache. `own` are the settings in the user's configuration of the cache ("max_size").
     """
 
     kind: Literal["ccache", "sccache", ""] = ""
@@ -81,8 +81,8 @@ class DepsManifest:
     `python` is the interpreter that torch is, or will be, installed for. `overlay` is a folder of
     build tools for an existing interpreter. `scripts` is the folder of the programs of the
     environment. `identity` changes when the environment is recreated, so that everything is
-    installed again. The paths of `cc` and `cxx` are "" if no accepted compiler was found and
-    nothing is compiled. `msvc` is the environment that these compilers need on Windows.
+    installed again. The paths of `cc` and `cxx` are "" if nothing is compiled and no accepted
+    compiler was found. `msvc` is the environment that these compilers need on Windows.
     """
 
     python: str
@@ -107,7 +107,7 @@ class DepsManifest:
 
 @dataclass(frozen=True)
 class ToolchainStamps:
-    """The manifest toolchain.json: file size and time of compilers and an SDK header, by path."""
+    """The manifest toolchain.json: size and modification time of the toolchain's files, by path."""
 
     files: Mapping[str, str]
 
@@ -116,8 +116,8 @@ class ToolchainStamps:
 class DepsJob:
     """The job of the `deps` stage.
 
-    `base` is the interpreter that the environment is created from; if `existing`, the interpreter
-    that already has torch. `tools` and `toolkit_packages` are requirements. `toolkit_home` is the
+    `base` is the interpreter that the environment is created from, or, if `existing` is True, the
+    one that has torch. `tools` and `toolkit_packages` are requirements. `toolkit_home` is the
     folder of an installed toolkit. `cache_package` is the requirement that installs a compiler
     cache if none is installed, "" if none may be downloaded. `launchers` has the compiler launchers
     that build.env sets, by variable. `compiles` is True if a later stage needs a compiler.

@@ -1,4 +1,4 @@
-"""Define the immutable values that planning and building share, with pure paths."""
+"""Define the immutable types that planning and building share, with paths that do no I/O."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class InstalledToolkit:
 
 @dataclass(frozen=True)
 class InstalledTorch:
-    """A torch in an interpreter, as its version.py states; `cuda` is None for a CPU torch."""
+    """The torch of an interpreter, as torch/version.py has it; `cuda` is None for a CPU torch."""
 
     version: str
     cuda: str | None
@@ -100,7 +100,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Host:
-    """The facts about this machine for planning, which the first build writes to host.json."""
+    """The facts about this machine for planning; `pinned` is True if host.json provided them."""
 
     system: System
     machine: str
@@ -116,7 +116,7 @@ def compute_build_folder(root: PurePath, profile: str) -> PurePath:
 
 
 def _below(folder: str, path: str) -> cached_property[PurePath]:
-    """Return a layout property: `path` below the folder that the property `folder` has."""
+    """Return a property of `Layout`: `path` below the folder in the property named `folder`."""
     return cached_property(lambda layout: getattr(layout, folder) / path)
 
 
@@ -211,14 +211,14 @@ class Stage:
 
     `kind` is the package of the stage in tasks.stages; `run.run(job)` there runs the stage.
     `fingerprint` holds every value whose change must run the stage again, and nothing else.
-    `inputs` are manifests of earlier stages. `outputs` are the manifests that the returned values
-    are written to, in order; if a file of `extra_outputs` is missing, the stage runs again.
+    `inputs` are manifests of earlier stages. `outputs` are the manifests of the values that
+    `run.run` returns, in the same order. A missing file of `extra_outputs` makes the stage run.
 
-    `uptodate_check` is for changes that neither fingerprint nor inputs show: `stale` calls
-    `up_to_date.is_stale(job)` (an upgraded compiler); `always` runs the stage every time, with
-    identical outputs if nothing changed (a source tree). `explain_changes.list_changes(job)`
-    describes what changed in `explained_inputs`. `optional_inputs` are the `inputs` that may be
-    missing: the stage waits for their stages to end, but also runs if they failed.
+    `uptodate_check` is for changes that neither fingerprint nor inputs show, such as an upgraded
+    compiler or an edited source: `stale` calls `up_to_date.is_stale(job)`, `always` runs the stage
+    every time. `explain_changes.list_changes(job)` describes what changed in `explained_inputs`.
+    `optional_inputs` are those of `inputs` that may be missing: this stage waits until the stages
+    that write them have ended, and also runs if those stages failed.
     """
 
     name: str
@@ -236,7 +236,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The stages of a run. `absent` maps each stage that the strategy leaves out to the reason."""
+    """The stages of a run, a `headline` of its decisions, and why `absent` stages are left out."""
 
     stages: tuple[Stage, ...]
     validate: Stage

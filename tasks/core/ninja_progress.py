@@ -112,8 +112,8 @@ class ProgressMeter:
     def read_line(self, line: str, now: float) -> Progress | None:
         """Return the progress after a step line, None for any other line.
 
-        `now` is in seconds of a monotonic clock. Return None also for the line of a Ninja run with
-        a single step, such as CMake or the install.
+        `now` is in seconds of a monotonic clock. A step line of a Ninja run with a single step,
+        such as CMake or the install, counts as another line.
         """
         step = parse_ninja_step(line)
         if not step or step.total < 2:
@@ -136,7 +136,7 @@ class ProgressMeter:
 
 @dataclass
 class ProgressThrottle:
-    """A limit for progress lines in a log: one a minute, none in a shorter build."""
+    """A limit of one progress line a minute in a log. A build of less than a minute has none."""
 
     _when: float = 0.0
 

@@ -20,7 +20,7 @@ _MACHINE_MARKERS = {
 
 
 def parse_requirements(lines: Iterable[str]) -> Iterator[Requirement]:
-    """Yield the parsed requirements, and skip those that PEP 508 does not allow."""
+    """Yield the parsed requirements, without lines that PEP 508 does not allow."""
     for line in lines:
         with suppress(InvalidRequirement):
             yield Requirement(line)
@@ -29,7 +29,7 @@ def parse_requirements(lines: Iterable[str]) -> Iterator[Requirement]:
 def is_requirement_applicable(
     requirement: Requirement, where: Mapping[str, str], extras: Iterable[str] = ()
 ) -> bool:
-    """Return True if the requirement's marker holds, without extras or with one of `extras`.
+    """Return True if the requirement's marker holds without an extra, or with one of `extras`.
 
     `where` has marker variables; all others have the values of the Python that runs torchyard.
     """
@@ -40,7 +40,7 @@ def is_requirement_applicable(
 def select_applicable_requirements(
     requires: Iterable[Requirement], system: Literal["linux", "windows"], machine: str = ""
 ) -> list[Requirement]:
-    """Return the requirements whose markers hold for `system` and `machine` (`EM_X86_64`)."""
+    """Return the requirements whose markers hold on `system`, for the ELF `machine` if set."""
     markers = _SYSTEM_MARKERS[system] | _MACHINE_MARKERS.get(machine, {})
     return [one for one in requires if is_requirement_applicable(one, markers)]
 
@@ -54,7 +54,7 @@ def parse_pinned_versions(packages: LockedPackages) -> dict[str, str]:
 def describe_version_mismatches(
     locked: LockedPackages, installed: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return a sentence for each package that is not installed in the version that is locked."""
+    """Return a sentence for each locked package that is not installed in the locked version."""
     return tuple(
         f"{name} {version} is locked, but {installed.get(name, 'no version')} is installed"
         for name, version in parse_pinned_versions(locked).items()

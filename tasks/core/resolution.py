@@ -51,11 +51,11 @@ class ToolkitResolution:
 
     @property
     def reason(self) -> str:
-        """Return the reason for the decision, which begins with `none: ` if there is no toolkit."""
+        """Return the reason for the decision, with the prefix `none: ` if there is no toolkit."""
         return f"none: {self.why}" if self.provider == "none" else self.why
 
     def find_full_version(self, host: Host) -> str | None:
-        """Return the version, in full ("13.2.86") if it is installed; None without a toolkit."""
+        """Return the toolkit version, in full ("13.2.86") if installed, None without a toolkit."""
         versions = {kit.home: kit.version for kit in host.toolkits if kit.home}
         return versions.get(self.home) or self.version or None
 
@@ -97,7 +97,7 @@ class Resolution:
         return ".".join([f"cu{self.cuda.replace('.', '')}", *archs])
 
     def build_combination(self, host: Host) -> Combination:
-        """Return the `Combination` of the versions that planning knows, without compilers."""
+        """Return the `Combination` with the values that planning knows; compilers are unknown."""
         return Combination(
             system=self.system,
             cuda=self.toolkit.find_full_version(host),
@@ -112,8 +112,8 @@ class Resolution:
 def should_use_cuda_packages(choice: Resolution, setting: str) -> bool:
     """Return True if a torch built from source uses CUDA's libraries from NVIDIA's Python packages.
 
-    `setting` is wheel.cuda. Raises `SettingsError` if it is `packages` on a system other than
-    Linux.
+    `setting` is the value of wheel.cuda. Raises `SettingsError` for the value `packages` on a
+    system other than Linux.
     """
     if choice.strategy != "source" or not choice.cuda:
         return False

@@ -16,7 +16,7 @@ def sanitize_comment(text: str) -> str:
 
 
 def require_representable(text: str, where: str) -> str:
-    """Return `text`, or raise a `TorchyardError` about `where` if it has a NUL or a surrogate."""
+    """Return `text`. A NUL or surrogate in it raises a `TorchyardError` that names `where`."""
     if "\0" in text:
         raise _build_value_error(text, where, "it contains a NUL character")
     if _SURROGATES.search(text):
@@ -65,7 +65,7 @@ def quote_posix(text: str) -> str:
 
 
 def check_posix_name(text: str) -> str:
-    """Return `text`, or raise `TorchyardError` if a POSIX shell cannot set a variable `text`."""
+    """Return the name `text`. Raises `TorchyardError` if no POSIX script can set that variable."""
     if text in _RESERVED_NAMES:
         message = f"bash, dash or zsh reserves the variable {text}, so that no script can set it"
         hint = "remove the variable, or set it where you start the program"
@@ -90,7 +90,7 @@ def quote_powershell(text: str) -> str:
 
 
 def check_powershell_name(text: str) -> str:
-    """Return `text` if PowerShell accepts it as a variable name, else raise `TorchyardError`."""
+    """Return the name `text`. Raises `TorchyardError` if PowerShell rejects such a variable."""
     return _require_name(text, "PowerShell", _POWERSHELL_NAME, "letters, digits and _.()-")
 
 
@@ -115,7 +115,7 @@ _CMD_COMMENT_CHARACTERS = re.compile(r"[%!^&|<>\"~]")
 
 
 def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -> str:
-    """Return `set "NAME=value"` for a batch file, with delayed expansion if `delayed`."""
+    """Return `set "NAME=value"` for a batch file; `delayed` if delayed expansion is on there."""
     line = f'set "{check_cmd_name(variable)}={quote_cmd(value, delayed=delayed)}'
     # 40 characters are left for text before it on the line; the delayed form is measured separately
     if len(line) + 40 > MAX_CMD_LINE:
@@ -125,7 +125,7 @@ def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -
 
 
 def quote_cmd(text: str, *, delayed: bool = False) -> str:
-    """Return `text`, escaped for cmd, with a closing quote. The caller writes the opening quote."""
+    """Escape `text` for cmd and close the quotes, which the caller must open before it."""
     if _CMD_LINE_ENDS.search(require_representable(text, _BATCH_FILE)):
         raise _build_value_error(text, _BATCH_FILE, "it has more than one line")
     if delayed and "!" in text:
@@ -138,7 +138,7 @@ def quote_cmd(text: str, *, delayed: bool = False) -> str:
 
 
 def check_cmd_name(text: str) -> str:
-    """Return `text`, or raise `TorchyardError` if it is an invalid variable in a cmd `for` list."""
+    """Return the name `text`. Raises `TorchyardError` if it is invalid for a variable in cmd."""
     return _require_name(text, "cmd", SHELL_IDENTIFIER)
 
 

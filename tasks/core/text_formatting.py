@@ -14,7 +14,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_rough_duration(seconds: float) -> str:
-    """Return a duration, rounded like an estimate: `20 s`, `31 min`, `1 h`, `2 h 05 min`."""
+    """Return a rounded duration as text: `20 s`, `31 min`, `1 h`, `2 h 05 min`."""
     if seconds < 55:
         return f"{max(10, 10 * round(seconds / 10))} s"
     minutes = round(seconds / 60)
@@ -33,7 +33,7 @@ def format_size(mib: float) -> str:
 
 
 def format_size_range(least: float, most: float) -> str:
-    """Return `3.2 GiB to 18 GiB`, or one size if both have the same text: `6.2 GiB`."""
+    """Return `3.2 GiB to 18 GiB`, or only `6.2 GiB` if both sizes round to the same text."""
     low, high = format_size(least), format_size(most)
     return low if low == high else f"{low} to {high}"
 
@@ -45,13 +45,13 @@ def format_gib(mib: float) -> str:
 
 
 def format_short_list(names: Sequence[str], most: int, between: str = ", ") -> str:
-    """Return the first `most` names and the number of other names: `a, b and 3 more`."""
+    """Return the first `most` names, separated by `between`, and a count: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return between.join(names[:most]) + more
 
 
 def format_short_reasons(reasons: Sequence[str], most: int = 1) -> str:
-    """Return the first `most` reasons and how many follow: `the archs changed (and 2 more)`."""
+    """Return the first `most` reasons, and a count: `the archs changed (and 2 more)`."""
     more = f" (and {len(reasons) - most} more)" if len(reasons) > most else ""
     return ", ".join(reasons[:most]) + more
 

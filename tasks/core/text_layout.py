@@ -24,7 +24,7 @@ _CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Glyphs:
-    """The characters for drawing: `shades` of a bar, `more` after cut text, `between` two items."""
+    """Drawing characters: the `shades` of a bar, `more` after cut text, the separator `between`."""
 
     shades: str
     more: str
@@ -78,7 +78,7 @@ def _format_named_items(what: str, ones: Sequence[HeavyJob | SlowOutput], glyphs
 def format_progress_line(
     head: str, text: str, progress: Progress | None, columns: int, glyphs: Glyphs
 ) -> str:
-    """Return `head: text`; with progress, `head [███▌  ] 612/1368 45 %, 31 min left, text`."""
+    """Return `head: text`, or `head [███▌  ] 612/1368 45 %, 31 min left, text` with progress."""
     if progress is None or not progress.total:
         return fit_columns(f"{head}: {text}" if text else head, columns, glyphs)
     count = f"{progress.done}/{progress.total} {progress.percent} %"
@@ -140,7 +140,7 @@ _COLOR_CODE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def wrap_text(text: str, columns: int) -> list[str]:
-    """Return `text` as one or more lines of at most `columns`. Line breaks in `text` stay."""
+    """Return `text` as lines of at most `columns`, and keep the line breaks in `text`."""
     return [line for part in text.splitlines() for line in _wrap_line(part, columns)] or [""]
 
 
@@ -157,7 +157,7 @@ def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iter
 
 
 def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], str] = str) -> str:
-    """Wrap long lines and keep their indent. Do not wrap a command that has its own line."""
+    """Encode lines and wrap long ones with their indent. A command on its own line stays whole."""
     lines: list[str] = []
     for line in text.split("\n"):
         encoded = encode(line)

@@ -36,9 +36,10 @@ def format_torch_archs(
     *,
     cmake: bool = False,
 ) -> str:
-    """Return the TORCH_CUDA_ARCH_LIST for extensions, or for torch's CMake code: `8.9;12.0+PTX`.
+    """Return the value of TORCH_CUDA_ARCH_LIST, such as `8.9;12.0+PTX`.
 
-    `cmake` selects the CMake code. Raises `KnowledgeError` if the release `torch` rejects an arch.
+    The list is for extensions, or for torch's CMake code if `cmake` is True. Raises
+    `KnowledgeError` if the release `torch` rejects an arch.
     """
     ordered = _sort_archs(archs)
     for arch in ordered:
@@ -48,7 +49,7 @@ def format_torch_archs(
 
 
 def format_cmake_archs(archs: Iterable[Arch], ptx: bool = False) -> str:
-    """Return CMAKE_CUDA_ARCHITECTURES, `89-real;120-real`, or with PTX `89-real;120`."""
+    """Return CMAKE_CUDA_ARCHITECTURES: `89-real;120-real`, or `89-real;120` with PTX."""
     ordered = _sort_archs(archs)
     ptx_arch = _find_ptx_arch(ordered) if ptx else None
     names = (
@@ -94,9 +95,9 @@ def _find_ptx_arch(ordered: Sequence[Arch]) -> Arch:
 def parse_torch_archs(
     knowledge: Knowledge, torch: str, text: str, *, cmake: bool = False
 ) -> MachineCode:
-    """Return the machine code that extensions, or torch's CMake code, build for an arch list.
+    """Return the machine code that the user's TORCH_CUDA_ARCH_LIST `text` selects.
 
-    `text` is the user's TORCH_CUDA_ARCH_LIST, and `cmake` selects the CMake code. Raises
+    The list is for extensions, or for torch's CMake code if `cmake` is True. Raises
     `KnowledgeError` for an empty list or item, a name such as `Hopper` or `native`, and an arch
     that the release `torch` does not accept.
     """
@@ -117,10 +118,10 @@ def parse_torch_archs(
 
 
 def parse_cmake_archs(knowledge: Knowledge, cuda: str, text: str) -> MachineCode | None:
-    """Return the machine code that CMAKE_CUDA_ARCHITECTURES or CUDAARCHS selects in CUDA `cuda`.
+    """Return the machine code that `text`, CMAKE_CUDA_ARCHITECTURES or CUDAARCHS, selects.
 
-    Return None for "OFF", with which CMake leaves the choice to the project. Raises
-    `KnowledgeError` for a value such as `native`, which means other archs on another machine.
+    `cuda` is the toolkit's release. Return None for "OFF", with which CMake leaves the choice to
+    the project. Raises `KnowledgeError` for `native` and others that depend on the machine.
     """
     if text == "OFF":
         return None
@@ -145,7 +146,7 @@ def parse_cmake_archs(knowledge: Knowledge, cuda: str, text: str) -> MachineCode
 def require_covered_targets(
     knowledge: Knowledge, code: MachineCode, targets: Iterable[Arch], text: str
 ) -> None:
-    """Raise `KnowledgeError` if `code`, the result of the arch list `text`, leaves out a target."""
+    """Raise `KnowledgeError` if a target cannot run `code`, which the arch list `text` selects."""
     absent = [str(target) for target in targets if not can_run_code(knowledge, code, target)]
     if absent:
         hint = "remove the list, so that target.gpus decides; or add the archs to the list"

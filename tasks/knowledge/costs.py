@@ -17,12 +17,12 @@ from tasks.knowledge.resource_estimates import DiskUsage, Range, add_range_multi
 
 @dataclass(frozen=True)
 class Cost:
-    """The time, disk usage and memory of a strategy, None if not known.
+    """The time, disk usage and memory of a strategy.
 
-    `seconds` is the least and the most wall-clock time. `core_seconds` is the part in which
-    compilers run; it becomes shorter with more cores. `disk_usage` is the usage after the build,
-    `memory_mib` the memory of the largest process. `known` is the evidence, or begins with
-    "unverified".
+    `seconds` is the least and the most wall-clock time, None if unknown. `core_seconds` is the part
+    of `seconds` that more cores shorten, because compilers run in parallel. `disk_usage` is the
+    usage after the build, None if unknown. `memory_mib` is the memory of the largest process.
+    `known` is the evidence, or begins with "unverified".
     """
 
     seconds: tuple[int, int] | None
@@ -32,7 +32,7 @@ class Cost:
     core_seconds: tuple[int, int] = (0, 0)
 
     def scale_to_cores(self, cores: int) -> Cost:
-        """Return the cost with `cores` parallel compilers; its `core_seconds` are 0."""
+        """Return the cost with `cores` parallel compilers. Nothing is left in `core_seconds`."""
         if self.seconds is None:
             return self
         times = zip(self.seconds, self.core_seconds, strict=True)
@@ -41,7 +41,7 @@ class Cost:
 
 
 def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensions: int) -> Cost:
-    """Return the cost on one core for a number of `archs` (0 for a CPU build) and `extensions`."""
+    """Return the cost on one core, for the numbers of archs (0: a CPU build) and extensions."""
     facts = {(row.strategy, row.cuda): row for row in knowledge.costs}
     if (fact := facts.get((strategy, archs > 0))) is None:
         return Cost(None, None, 0, "unverified: no cost is known")
@@ -61,9 +61,10 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
 
 
 class ExtensionCost(Struct, frozen=True, kw_only=True):
-    """The additional cost of one extension with any strategy; `seconds` is least and most time.
+    """The cost that one extension adds to that of any strategy.
 
-    `uncertain` says what was not checked, in addition to `status`.
+    `seconds` is the least and the most time. `status` is the evidence, and `uncertain` says what
+    was not checked.
     """
 
     seconds: Range
@@ -74,9 +75,10 @@ class ExtensionCost(Struct, frozen=True, kw_only=True):
 
 
 class CostFact(ExtensionCost, frozen=True, kw_only=True):
-    """The cost of one strategy. Each time is a range in seconds, least and most.
+    """The cost of one strategy. Each time is the least and the most time in seconds.
 
-    `core_seconds` is the total compiler time for one arch, `arch_seconds` for each further arch.
+    `core_seconds` is the compiler time for one arch, and `arch_seconds` that for each further arch,
+    both summed over all cores. `seconds` is the time without compilers.
     """
 
     strategy: Strategy

@@ -33,9 +33,9 @@ class VersionBounds:
 class CppExtension:
     """The compiler requirements in the tables of a torch's cpp_extension.py.
 
-    `standard` is the C++ standard that it passes to compilers (20). `gcc` and `clang` have bounds
-    by CUDA release ("12.8"). It warns about compilers older than `least_gcc` or `least_msvc`. For
-    torch versions that match the pattern `unchecked`, it checks no compilers.
+    `standard` is the C++ standard for extensions (20). `gcc` and `clang` have bounds by CUDA
+    release ("12.8"). cpp_extension.py warns about compilers older than `least_gcc` or `least_msvc`,
+    and checks no compiler if the torch version matches the pattern `unchecked`.
     """
 
     standard: int | None = None
@@ -46,11 +46,11 @@ class CppExtension:
     unchecked: str = ""
 
     def should_check_compilers(self, torch: str) -> bool:
-        """Return True unless this torch was built by hand, such as 2.7.0a0+git1a2b3c4."""
+        """Return False for a torch that was built by hand (2.7.0a0+git1a2b3c4), else True."""
         return not (self.unchecked and re.match(self.unchecked, torch))
 
     def select_bounds(self, cxx: str) -> tuple[str, Mapping[str, VersionBounds]]:
-        """Return the kind and bounds of a compiler; a clang with a path counts as GCC in torch."""
+        """Return the kind and bounds of `cxx`; as torch does, take `/usr/bin/clang++` for GCC."""
         return ("clang", self.clang) if cxx.startswith("clang") else ("GCC", self.gcc)
 
 

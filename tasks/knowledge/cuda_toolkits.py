@@ -87,7 +87,7 @@ def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
 def list_toolkit_packages(
     knowledge: Knowledge, cuda: str, for_source: bool = False
 ) -> tuple[str, ...]:
-    """Return the pip requirements of a toolkit; with `for_source` also those of torch's libraries.
+    """Return the pip requirements of a toolkit; `for_source` adds what building torch requires.
 
     The requirement `cuda-toolkit[nvcc,...]==13.2.*` pins a compatible set of versions. Raises
     `KnowledgeError` for a toolkit that PyPI does not have: before 13.0 the wheels have no nvcc.

@@ -1,7 +1,7 @@
 """The types of the facts about extensions and companion packages, and queries over them.
 
-`when` has conditions on a build; one on `cuda` holds only for CUDA builds. `status` is the
-evidence.
+In all types, `when` has the conditions on a build, and `status` is the evidence for the fact. A
+condition on `cuda` holds only for CUDA builds.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class BuildFailure(Struct, frozen=True, kw_only=True):
 class ExtensionFact(Struct, frozen=True, kw_only=True):
     """A CUDA extension: its source, its imports, and its undeclared build requirements.
 
-    One of `git` (at `ref`) and `sdist` is set. `requires` are the packages, `after` the extensions
-    that the build imports. `own_jobs` is True if setup.py chooses a job count without MAX_JOBS.
-    `compiler_mib` is the memory of one compiler, 0 if unknown. `check` is a script in
-    templates/checks. `pypi` says whose package has this name on PyPI. `distribution` is the name in
-    the package metadata.
+    The source is the repository `git` at `ref`, or `sdist`. The build imports the packages in
+    `requires` and the extensions in `after`. `own_jobs` is True if setup.py sets a job count when
+    MAX_JOBS is not set. `compiler_mib` is the memory of one compiler, 0 if unknown. `check` is a
+    script in templates/checks. `pypi` says whose package has this name on PyPI. `distribution` is
+    the name in the package metadata.
     """
 
     name: str
@@ -115,8 +115,9 @@ class StableAbiWheel(WheelCode, frozen=True, kw_only=True):
 class CompanionFact(Struct, frozen=True, kw_only=True):
     """A companion package, whose version must match that of torch.
 
-    `source` says how to build the package. It is None for triton, which is installed as a wheel:
-    `packages` has its name by system, `pins` where PyTorch's tree has its version.
+    `source` says how to build the package. `independent` are wheels that match many torch versions.
+    For triton, which is always installed as a wheel, `source` is None, `packages` has the package
+    name by system, and `pins` has its package index and the files that pin it in PyTorch's tree.
     """
 
     name: str
@@ -149,7 +150,7 @@ def find_extension_by_distribution(knowledge: Knowledge, name: str) -> Extension
 def find_extensions_by_source(
     knowledge: Knowledge, git: str, ref: str, sdist: str
 ) -> list[ExtensionFact]:
-    """Return the known extensions with that repository or sdist, those at `ref` first."""
+    """Return the known extensions with that repository or sdist. An extension at `ref` is first."""
     if sdist:
         fact = find_extension_by_distribution(knowledge, sdist.partition("==")[0])
         return [fact] if fact and fact.pypi == "own" else []
@@ -159,7 +160,7 @@ def find_extensions_by_source(
 
 
 def _normalize_git_url(url: str) -> str:
-    """Normalize a git URL, so that all addresses of one repository are equal."""
+    """Return the host and path of a git URL, which are the same for every protocol."""
     address = re.sub(r"^\w+://|^[\w.-]+@(?=[^/]+:)", "", url.lower()).rpartition("@")[2]
     return re.sub(r"\.git$", "", address.replace(":", "/").rstrip("/"))
 
@@ -167,7 +168,7 @@ def _normalize_git_url(url: str) -> str:
 def compute_build_variables(
     settings: Iterable[BuildSetting], archs: ArchVariable | None, combination: Combination
 ) -> dict[str, str]:
-    """Return the environment of a build; raise `KnowledgeError` for an unsupported GPU."""
+    """Return the variables for a build. Raises `KnowledgeError` for a GPU that is not supported."""
     met = (setting.env for setting in settings if is_condition_met(setting.when, combination))
     env = {name: value for variables in met for name, value in variables.items()}
     if archs and combination.archs:
@@ -184,7 +185,7 @@ def list_nvcc_options(
 
 
 def format_arch_variable(archs: ArchVariable, targets: Sequence[Arch]) -> str:
-    """Return the newest known arch that runs on each target, as text for a setup.py: `80;120`."""
+    """Return the newest accepted arch for each target, in the form for a setup.py: `80;120`."""
     covering = set()
     for target in targets:
         known = archs.known or (Arch(target.major, target.minor),)

@@ -1,7 +1,8 @@
 """Define the types of the facts in config/knowledge; the other modules have the queries.
 
 `field(name=...)` sets the YAML key. A dotted key is a key in a nested mapping, or in each mapping
-of a nested list; "name" is the key of the row. `status` is the evidence: "verified: ...".
+of a nested list; "name" means the key that the row itself has. `status` is the evidence:
+"verified: ...".
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 else:
 
     class ParsedArch(ABC):  # noqa: B024  (msgspec reads a dataclass from a mapping only)
-        """An `Arch` that is written as `12.0` in YAML."""
+        """A type annotation for an `Arch` that YAML contains as text, such as `12.0`."""
 
     ParsedArch.register(Arch)
 
 
 class NullableText(str):
-    """A text, which is "" for a YAML null."""
+    """A text in YAML, where null means an empty text."""
 
 
 class Pattern(str):
@@ -46,11 +47,11 @@ class Pattern(str):
 
 
 class Conditions(tuple[Mapping[str, Any], ...]):
-    """Alternative conditions: empty for a YAML null, one for a mapping, several for a list."""
+    """Alternative conditions. YAML has null for none, a mapping for one, a list for several."""
 
 
 def parse_value(kind: type, value: Any) -> Any:
-    """Convert a value to a type that YAML does not have, or raise `ValueError` with the mistake."""
+    """Convert a YAML value to one of the types of this module. Raises `ValueError`."""
     if kind is Conditions:
         return Conditions([value] if isinstance(value, dict) else value or ())
     if value is None and kind is NullableText:
@@ -96,10 +97,10 @@ class GpuFamily(Struct, frozen=True, kw_only=True):
 
 
 class IntegratedGpu(Struct, frozen=True, kw_only=True):
-    """A capability of systems on a chip, for which the general rule of cubins does not hold.
+    """A capability of systems on a chip, which run other cubins than the general rule says.
 
-    A GPU of this capability runs the cubins of `runs`, and those of `runs_since` if they were
-    compiled by CUDA `since` or later.
+    A GPU of this capability runs cubins for the archs in `runs`, and those for the archs in
+    `runs_since` if CUDA `since` or later compiled them.
     """
 
     arch: ParsedArch = field(name="name")
@@ -121,7 +122,7 @@ class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
 
     `sm`, `a` and `f` are the archs that ptxas supports: without a suffix, with "a" and with "f".
     The bounds `gcc_max`, `clang_max` and `msvc_min` are inclusive, `msvc_below` (an _MSC_VER) is
-    exclusive. `pypi` is True if PyPI has this toolkit.
+    exclusive. `pypi` is True if PyPI has this toolkit, `cuobjdump` if PyPI has its cuobjdump.
     """
 
     cuda: str = field(name="name")
@@ -186,9 +187,9 @@ class Release(Struct, frozen=True, kw_only=True):
     """A minor release of PyTorch, with the requirements of its newest patch.
 
     `setuptools`, `torchvision`, `torchaudio` and `triton` are version specifiers, empty if any
-    version works or nothing exists. `patches` has the specifiers of older patches, where they
-    differ. `channel` is where a pre-release is published; the facts of a pre-release are only
-    assumed.
+    version works or the package does not exist. `patches` maps an older patch to the specifiers
+    that differ from these. `channel` is where a pre-release is published; the facts of a
+    pre-release are only assumed.
     """
 
     minor: str = field(name="name")
@@ -224,7 +225,7 @@ class Release(Struct, frozen=True, kw_only=True):
 
 
 class KnownProblem(Struct, frozen=True, kw_only=True):
-    """A combination that does not work. `cured` is the stage that avoids the problem, if any."""
+    """A combination that does not work. `cured` is the stage that avoids the problem, or ""."""
 
     id: str
     level: Level
@@ -236,7 +237,7 @@ class KnownProblem(Struct, frozen=True, kw_only=True):
 
 
 class KnownBad(KnownProblem, frozen=True, kw_only=True):
-    """A known problem with alternative conditions: `when` is empty if no fact can show it."""
+    """A known problem and its alternative conditions `when`, empty if no fact shows the problem."""
 
     when: Conditions
 
@@ -260,8 +261,8 @@ class FolderRule(Struct, frozen=True, kw_only=True):
     """The effect of a changed variable or tool on a configured CMake build directory.
 
     `keys` are globs of the variables and tools. `entries` are the names in CMakeCache.txt that hold
-    the value; "=" stands for the name of the variable itself. `forget` are globs of other entries
-    of CMakeCache.txt that are removed after a change.
+    the value; "=" stands for the name of the variable itself. `by` says how CMake gets the value.
+    `forget` are globs of other entries of CMakeCache.txt that are removed after a change.
     """
 
     keys: tuple[str, ...]
@@ -281,10 +282,11 @@ class FolderRule(Struct, frozen=True, kw_only=True):
 class Failure(Struct, frozen=True, kw_only=True):
     """A known failure and how to recognize it in the output of a command.
 
-    One of `patterns` matches the output, or one of `headers` could not be opened. One of `near`
-    must match a nearby line, none of `unless` the same line. `rank` decides which of several
-    failures is reported. `here` has remedies with {placeholders}: the first with only known values
-    replaces `remedy`. `auto_fix` is the fix that a build may apply ("forced-include cfloat").
+    One of `patterns` must match a line of the output, or one of `headers` the name of a header
+    that could not be opened. One of `near` must match a nearby line, and none of `unless` the same
+    line. `rank` decides which of several failures is reported. `here` has remedies with
+    {placeholders}; the first one whose placeholders all have a value on this host replaces
+    `remedy`. `auto_fix` is the fix that a build may apply ("forced-include cfloat").
     """
 
     slug: str = field(name="id")

@@ -33,9 +33,9 @@ def _split_gpu_name(text: str) -> tuple[str, ...]:
 
 
 def _find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
-    """Return the GPU with the most similar name for each capability that `text` may mean, in order.
+    """Return the GPUs that `text` may mean: the most similar name of each capability, in order.
 
-    If `text` has a model number, the name must have the same number or one with a typing mistake.
+    If `text` has a model number, a GPU must have that number or differ by one mistake.
     """
     numbers = _list_model_numbers(text)
     if not numbers:
@@ -93,9 +93,8 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
 
     `text` can be `RTX 5090`, `rtx5060ti`, `NVIDIA GeForce RTX 5090`, `Tesla T4`, `5090`, `12.0`,
     `9.0a` or `sm_120`, or a name of several products with the same capability (`A100`, `Hopper`).
-    Raises `KnowledgeError` with a list or a suggestion for a name of several capabilities (`RTX
-    6000`) or of a product line (`RTX PRO`), for a GPU that no toolkit compiles for, and for an
-    unknown GPU.
+    Raises `KnowledgeError` for a name of several capabilities (`RTX 6000`) or of a product line
+    (`RTX PRO`), for a GPU that no toolkit compiles for, and for an unknown GPU.
     """
     if text not in knowledge.gpus_by_text:
         knowledge.gpus_by_text[text] = _find_gpu(knowledge, text)
@@ -154,7 +153,7 @@ def summarize_gpus(knowledge: Knowledge, arch: Arch) -> str:
 
 
 def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
-    """Return the only kind of machine that has GPUs of `arch` ("" for several), and these GPUs."""
+    """Return the only kind of machine with GPUs of `arch`, "" for several, and the GPU names."""
     base_arch = Arch(arch.major, arch.minor)
     gpus = [gpu for gpu in knowledge.gpus if gpu.arch == base_arch]
     machines = {gpu.machine for gpu in gpus}
@@ -200,7 +199,7 @@ def _reject_too_old_gpu(knowledge: Knowledge, text: str) -> None:
 
 
 def _format_gpu_choices(gpus: Iterable[GpuFact]) -> str:
-    """Return, as text, the GPU name with the fewest words for each capability."""
+    """List one GPU for each capability of `gpus`: the one whose name has the fewest words."""
     plainest: dict[Arch, GpuFact] = {}
     for gpu in sorted(gpus, key=lambda gpu: (gpu.arch, len(_split_gpu_name(gpu.name)))):
         plainest.setdefault(gpu.arch, gpu)

@@ -23,7 +23,7 @@ _UNCHECKED_CXX_STANDARD = 20
 
 @dataclass(frozen=True)
 class HostCompiler:
-    """A compiler: its name in messages ("g++-14") and its version, for MSVC that of the toolset."""
+    """A compiler. `name` is for messages ("g++-14"); MSVC has the toolset version as `version`."""
 
     name: str
     kind: CompilerKind
@@ -33,9 +33,9 @@ class HostCompiler:
 def find_compiler_limits(
     knowledge: Knowledge, cuda: str | None, torch: str | None
 ) -> CompilerLimits:
-    """Return the compiler limits of the toolkit `cuda` and of the sources of `torch`, if not None.
+    """Return the compiler limits of the CUDA release `cuda` and of the sources of `torch`.
 
-    Raises `KnowledgeError` for a toolkit that is not known. An unknown torch sets no limits.
+    None and an unknown torch set no limits. Raises `KnowledgeError` for an unknown `cuda`.
     """
     gcc_min = ""
     with suppress(KnowledgeError):
@@ -74,7 +74,7 @@ def explain_compiler_rejection(limits: CompilerLimits, compiler: HostCompiler) -
 
 
 def parse_msc_ver(toolset: str) -> int | None:
-    """Return the _MSC_VER of an MSVC toolset, 1944 for "14.44.35207", None for any other text."""
+    """Return the _MSC_VER of a toolset version (1944 for "14.44.35207"), None for other text."""
     # cl.exe of toolset 14.NN is 19.NN: Microsoft, "MSVC Toolset Minor Version Number 14.40"
     parts = re.match(r"14\.(\d\d)(?:\.|$)", toolset)
     return 1900 + int(parts[1]) if parts else None

@@ -124,7 +124,7 @@ def _find_nested(row: Row, dotted: str) -> list[Any]:
 
 
 def _describe_mistake(error: ValidationError) -> tuple[str, str]:
-    """Return the dotted key of a mistake in a row, and the mistake; list positions begin at 1."""
+    """Return the dotted key of a mistake in a row, with list positions from 1, and the mistake."""
     match = re.fullmatch(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", str(error), re.DOTALL)
     mistake, path = match.groups("") if match else (str(error), "")
     key = re.sub(r"\[(\d+)\]", lambda place: f".{int(place[1]) + 1}", path.replace("[...]", ""))
@@ -164,12 +164,12 @@ def _notes(name: str) -> cached_property[Mapping[str, Any]]:
 def _table(
     name: str, section: str, kind: type[F], complete: Callable[[Row], Row] = dict
 ) -> cached_property[Mapping[str, F]]:
-    """Return a property with the facts in the `section` of a file, by key."""
+    """Return a property with the facts of `section` by key; `complete` adds values to each row."""
     return cached_property(lambda knowledge: knowledge.read_table(name, section, kind, complete))
 
 
 def _list(name: str, section: str, kind: type[F]) -> cached_property[tuple[F, ...]]:
-    """Return a property with the facts in the `section` of a file, in the order of the file."""
+    """Return a property with the facts of `section` as a tuple, in the order of the file."""
     return cached_property(lambda knowledge: (*knowledge.read_table(name, section, kind).values(),))
 
 
@@ -302,7 +302,7 @@ class Knowledge:
     def _convert_row(
         self, name: str, at: str, row: Any, kind: type[F], complete: Callable[[Row], Row] = dict
     ) -> F:
-        """Convert a row to the type `kind`. Raises `KnowledgeError` with file and key."""
+        """Convert the row with the key `at` to the type `kind`. Raises `KnowledgeError`."""
         try:
             return _convert_struct(complete(row) if isinstance(row, dict) else row, kind)
         except ValidationError as error:

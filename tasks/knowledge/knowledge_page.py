@@ -132,8 +132,8 @@ def _render_table(head: str, rows: Iterable[Iterable[str]]) -> str:
 def _render_rows(head: str, rows: Iterable[Row], *first_keys: str) -> str:
     """Return a Markdown table of the rows; the last column is ✓ for a verified fact, else "?".
 
-    `head` has the column names, `first_keys` the keys of the first columns. Any other key is the
-    column name in lower case, with "_" for spaces.
+    `head` has the column names, `first_keys` the row keys of the first columns. The key of each
+    other column is the column name in lower case, with "_" for spaces.
     """
     names = head.split(" | ")
     keys = (*first_keys, *(name.lower().replace(" ", "_") for name in names[len(first_keys) :]))
@@ -188,7 +188,7 @@ def _build_capability_row(knowledge: Knowledge, arch: Arch) -> tuple[str, ...]:
 
 
 def _format_toolkit_range(knowledge: Knowledge, arch: Arch, first: Row | None) -> str:
-    """Format the CUDA releases for an arch: `12.8 ✓ and later`, `11.8 or before, to 12.9 ✓`."""
+    """Format the CUDA releases for an arch as `12.8 ✓ and later`; `first` is the first of them."""
     capable = [toolkit for toolkit in knowledge.toolkits.values() if arch in toolkit.makes]
     start = f"{first['cuda']} {_mark(first)}" if first else f"{capable[0].cuda} or before"
     last = capable[-1]
@@ -200,10 +200,10 @@ def _format_toolkit_range(knowledge: Knowledge, arch: Arch, first: Row | None) -
 def _format_wheel(
     knowledge: Knowledge, arch: Arch, platform: tuple[str, str], *, newest: bool
 ) -> str:
-    """Format the newest or oldest torch that has a wheel for a GPU: `2.7, cu128 by sm_120 ?`.
+    """Format the newest or the oldest torch with a wheel for `arch`: `2.7, cu128 by sm_120 ?`.
 
     The wheel on PyPI is chosen if it exists, else the one for the newest CUDA. The arch after `by`
-    is the cubin that the GPU runs; it is omitted if the wheel has a cubin for the GPU's own arch.
+    is that of the cubin that the GPU runs, and is omitted if it equals `arch`.
     """
     releases = list(knowledge.releases.values())
     for release in reversed(releases) if newest else releases:
@@ -292,7 +292,7 @@ def _format_setting(row: Row) -> str:
 
 
 def _format_conditions(row: Row) -> str:
-    """Format the conditions, `torch >=2.14, linux`; "" without conditions."""
+    """Format the conditions of a row as `torch >=2.14, linux`, "" without conditions."""
     return ", ".join(
         "CUDA builds"
         if (key, required) == ("cuda", ">=0")

@@ -1,4 +1,4 @@
-"""Find combinations that are known not to work. A condition on an unknown fact is not met."""
+"""Find known problems of a combination of versions. An unknown version meets no condition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[KnownBad, ...]:
     """Return every known-bad entry that `combination` certainly meets, in the order of the file.
 
-    If a stage fixes the problem, its level is "info", whatever the entry says.
+    An entry whose problem a stage avoids is returned with the level "info".
     """
     return tuple(
         replace(bad, level="info") if bad.cured else bad
@@ -38,7 +38,7 @@ def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> 
 
 @cache
 def is_version_within(value: str, specifier: str) -> bool:
-    """Return True if a version certainly matches a specifier; "13.2" may not match "<13.2.86"."""
+    """Return True if a version matches for certain: "13.2" in "<13.3", but not in "<13.2.86"."""
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few plans need it
 
     bounds = SpecifierSet(specifier)

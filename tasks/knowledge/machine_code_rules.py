@@ -37,12 +37,13 @@ def classify_compatibility(
     maker: str | None = None,
     driver: str | None = None,
 ) -> Compatibility:
-    """Return how a GPU runs `code`: "native", "compatible" (a lower minor), "ptx", or "" for not.
+    """Return how a GPU runs `code`: "native", "compatible", "ptx", or "" if it cannot.
 
-    `maker` is the CUDA release that compiled the code: Orin runs cubins of other archs only from
-    13.2 on. `driver` is the CUDA release of the driver, which cannot compile newer PTX. If either
-    is None, the driver is assumed to compile the PTX. A target with a suffix (`9.0a`) requires
-    exactly that arch.
+    "compatible" is a cubin for another arch, usually a lower minor version. `maker` is the CUDA
+    release that compiled the code, because Orin runs other cubins only from 13.2 on. `driver` is
+    the CUDA release of the driver, which cannot compile newer PTX. If one of the two releases is
+    None, the driver is assumed to compile the PTX. A target with a suffix (`9.0a`) requires code
+    for exactly that arch.
     """
     readable_ptx = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
     if target.suffix:
@@ -56,7 +57,7 @@ def classify_compatibility(
 
 
 def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch, ...]:
-    """Return the targets that a library must cover: the target in its name (`_120_C`), else all."""
+    """Return the target in the library name (`_120_C`), or all targets if the name has none."""
     # tiny-cuda-nn builds a library with such a name for each target
     match = re.match(r"_(\d{2,3})_C(?:\.|$)", library)
     named_targets = tuple(target for target in targets if match and target.sm == f"sm_{match[1]}")
@@ -75,7 +76,7 @@ def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ..
 
 
 def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
-    """Return True if the driver can read PTX of CUDA `maker`, or if either release is not known."""
+    """Return True if the driver reads PTX of CUDA `maker`, or one of the releases is None."""
     # NVIDIA's minor-version compatibility (cubins of 12.8 run with a driver for 12.0) does
     # not apply to PTX
     if maker is None or driver is None or parse_major_minor(driver) >= parse_major_minor(maker):
@@ -118,8 +119,8 @@ class MachineCode:
 def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
     """Return True if torch.utils.cpp_extension of that release accepts `arch`.
 
-    `extension_archs` in pytorch.yaml has the archs by release. A torch older or newer than all of
-    these releases counts as the first or the last one.
+    `extension_archs` in pytorch.yaml has the archs by release. A torch that is newer than these
+    releases counts as the newest of them, an older one as the oldest.
     """
     rows = knowledge.pytorch_notes["extension_archs"]
     version = parse_major_minor(torch_release)
@@ -128,7 +129,7 @@ def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: 
 
 
 def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: Arch) -> str:
-    """Return the hint for an arch that the release rejects: use another torch or another arch."""
+    """Return a hint that names another torch or another arch, if the release rejects `arch`."""
     rows = knowledge.pytorch_notes["extension_archs"]
     releases = [torch for row in rows if str(arch) in row["archs"] for torch in row["releases"]]
     version = parse_major_minor(torch_release)
@@ -149,7 +150,7 @@ def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch
 
 
 def find_first_cmake_release(knowledge: Knowledge, archs: Sequence[Arch]) -> str | None:
-    """Return the first torch release whose CMake accepts all `archs`, None if all releases do."""
+    """Return the first torch whose CMake code accepts all `archs`, None if every torch does."""
     first_releases = knowledge.pytorch_notes["cmake_archs"]
     required = [first_releases[f"{arch.suffix}_suffix_since"] for arch in archs if arch.suffix]
     required += [first_releases["two_digit_majors_since"] for arch in archs if arch.major >= 10]

@@ -18,7 +18,8 @@ def find_too_old_versions(
 ) -> tuple[MinimumVersion, ...]:
     """Return the entries for versions in `combination` that are certainly too old, in file order.
 
-    The texts of an entry name the versions. If a stage avoids the problem, the level is "info".
+    The versions are filled into the texts. An entry whose problem a stage avoids is returned with
+    the level "info".
     """
     found = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
     return tuple(filter(None, found))

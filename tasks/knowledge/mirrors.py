@@ -27,7 +27,7 @@ class MirrorFact(Struct, frozen=True, kw_only=True):
 
 
 def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> dict[str, str]:
-    """Return the replacement by URL prefix. If several mirrors replace a prefix, the first wins.
+    """Return the replacement of each URL prefix, from the first of `names` that has the prefix.
 
     Raises `SettingsError` for an unknown mirror name.
     """
@@ -47,12 +47,12 @@ DEFAULT_INDEX = "https://pypi.org/simple"  # of uv and pip
 
 
 def apply_mirror(url: str, mirrors: Mapping[str, str]) -> str:
-    """Return `url` with its longest prefix in `mirrors` replaced, as by git's insteadOf."""
+    """Replace the longest prefix of `url` that is in `mirrors`, as git does with insteadOf."""
     longest = max(filter(url.startswith, mirrors), key=len, default="")
     return mirrors[longest] + url.removeprefix(longest) if longest else url
 
 
 def apply_index_mirror(index: str, mirrors: Mapping[str, str]) -> str:
-    """Apply a mirror to an index URL. A trailing slash makes no difference."""
+    """Apply the mirrors to an index URL, with or without a trailing slash in their prefixes."""
     mirrored = apply_mirror(f"{index}/", mirrors)
     return index if mirrored == f"{index}/" else mirrored.rstrip("/")

@@ -38,8 +38,8 @@ def find_install_command(
 ) -> str:
     """Return the install command, such as `sudo apt install g++-14`; an empty string if unknown.
 
-    `systems` are the names of the user's system, the most specific first; `words` are the versions
-    in the package names, which a known release of the system must provide.
+    `systems` are the names of the user's system, the most specific first. `words` are the versions
+    for the package name; no command is known if the release of the system does not provide them.
     """
     facts = knowledge.package_managers
     managers = (one for name in systems for one in facts.managers if name in one.systems)
@@ -61,7 +61,7 @@ def find_install_command(
 def format_install_hint(
     knowledge: Knowledge, systems: Sequence[str], package: str, **words: str
 ) -> str:
-    """Return the install command; if unknown, `install rsync with your package manager`."""
+    """Return the install command, or `install rsync with your package manager` if unknown."""
     name = knowledge.package_managers.names[package].format_map(words)
     command = find_install_command(knowledge, systems, package, **words)
     return command or f"install {name} with your package manager"

@@ -1,4 +1,4 @@
-"""Estimate the disk usage of a build in its folders, for init, explain, doctor and install."""
+"""Estimate the disk usage of a build by folder, for init, explain, doctor and install."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class DiskUsage:
     cache: Range
 
     def sum_places(self, places: Collection[str]) -> Range:
-        """Return the disk usage of the folders labelled `places`, which are on the same disk.
+        """Return the disk usage of the folders with the labels `places`, all on the same disk.
 
-        Installed files count once: uv shares them between the environments and its cache as hard
-        links.
+        Installed files count once, because uv shares them between the environments and its cache
+        as hard links.
         """
         parts = {"build": self.build, "wheels": self.wheels, "caches": self.cache}
         used = [part for place, part in parts.items() if place in places]
@@ -52,7 +52,7 @@ NO_DISK_USAGE = DiskUsage((0, 0), (0, 0), (0, 0), (0, 0))
 
 
 def estimate_unpacked_size(name: str, sizes: Mapping[str, int]) -> int:
-    """Return the unpacked MiB of a distribution by the longest matching prefix in `sizes`, or 0."""
+    """Return the unpacked MiB for the longest prefix of `name` in `sizes`, 0 if there is none."""
     return sizes.get(max(filter(name.startswith, sizes), key=len, default=""), 0)
 
 

@@ -64,7 +64,7 @@ def list_uncovered_archs(
 def _describe_missing_code(
     knowledge: Knowledge, wheels: list[OfficialWheel], targets: Sequence[Arch]
 ) -> str:
-    """Describe the targets that no wheel has code for: `12.0: its newest arch is 9.0`."""
+    """Describe the targets that no wheel has code for, as in `12.0: its newest arch is 9.0`."""
     missing = [
         target
         for target in targets
@@ -234,7 +234,7 @@ def is_python_supported(release: Release, python: str) -> bool:
 def find_wheel_pythons(
     release: Release, system: str, machine: str, *, pypi: bool = False
 ) -> tuple[str, str]:
-    """Return the first and last Python with a wheel (on PyPI if `pypi`), "" if there is none."""
+    """Return the first and the last Python with a wheel (on PyPI if `pypi`), or "" as the last."""
     last_pythons = [
         limit.last
         for limit in release.fewer_pythons
