@@ -3,5 +3,5 @@
     lines ─► cleaned, grouped by Ninja edge ─► matches of failures.yaml ─► the earliest cause
                                            └─► the first real error
 
-Without a match, a diagnosis has the first error and the candidates.
+If the cause is uncertain, the diagnosis has the first error and the possible causes.
 """

@@ -1,7 +1,7 @@
 """Generate the page of known failures, with an example message for each regular expression.
 
-An example (`CUDA capability sm_0 is not compatible`) has "0" for digits and "…" for arbitrary text.
-Of nested alternatives it has the first; it has optional parts only if they are words.
+An example such as `CUDA capability sm_0 is not compatible` has "0" for a digit and "…" for any
+text. It contains the first of nested alternatives, and an optional part only if this is a word.
 """
 
 import importlib
@@ -28,7 +28,7 @@ def generate_examples(pattern: str) -> tuple[str, ...]:
 
 
 def _render_node(node: Any) -> str:
-    """Return example text for one element of a parsed expression: an operation and its argument."""
+    """Return example text for a node of a parsed expression: an operation and its argument."""
     kind, value = str(node[0]), node[1]
     match kind:
         case "LITERAL" | "ANY" | "NOT_LITERAL":

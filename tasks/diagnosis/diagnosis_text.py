@@ -42,8 +42,8 @@ _PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*(?::[a-z-]+)?)\}")
 def fill_remedy(failure: Failure, known: Mapping[str, str]) -> str:
     """Return the remedy of a failure for this host, else the general remedy.
 
-    The remedy for the host is the first of `failure.here` whose placeholders are all in `known`;
-    their values replace the placeholders.
+    `known` maps placeholders to values for this host. The remedy for this host is the first text of
+    `failure.here` that has no other placeholders.
     """
     for text in failure.here:
         if find_placeholders(text) <= known.keys():
@@ -78,10 +78,10 @@ _PATH_REST = r"""[/\\](?P<below>[^\s"'`’”()\[\]{}<>:,;|]+)"""
 def map_to_original(
     found: Diagnosis, copy: PurePath, original: PurePath, exists: Callable[[str], bool]
 ) -> Diagnosis:
-    """Map paths below the folder `copy` to `original` in the first error of a diagnosis.
+    """Return the diagnosis with paths in its first error mapped from the copy to the original.
 
-    A path is mapped only if the original file `exists`: generated files exist only in the copy. A
-    path with spaces is recognized only if it is the file of the error.
+    A path is mapped only if the original path exists, because generated files exist only in the
+    copy. A path with spaces is recognized only if it is `first_error.file`.
     """
     error = found.first_error
     if error is None:
@@ -114,7 +114,7 @@ def extract_source_excerpt(raws: Sequence[RawLine], number: int) -> tuple[str, .
     """Return the source excerpt that a compiler printed for the error in line `number` of the log.
 
     The excerpt has the "required from here" line of a template instantiation, and the source line
-    with the marker below it; lines that were not printed are left out.
+    with the marker below it, as far as the compiler printed them.
     """
     first, last = number - _LINES_BEFORE, number + _LINES_AFTER
     lines = {raw.number: strip_colors(raw.text) for raw in raws if first <= raw.number <= last}

@@ -33,7 +33,7 @@ class Diagnosis:
 
     `failure` is the cause, None if uncertain; `candidates` are the slugs of the possible causes.
     `first_error` is the line to show, `edge` the Ninja edge that printed this line, "" if unknown.
-    `by` names evidence other than the log, or says why the log is not enough, else "".
+    `by` describes the facts of the run that led to the result, or those that are missing, else "".
     """
 
     failure: Failure | None
@@ -44,7 +44,7 @@ class Diagnosis:
 
 
 def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
-    """Return the diagnosis of a log. `log` can consist of only the relevant lines, in order."""
+    """Return the diagnosis of a log, in which irrelevant lines may be missing."""
     start = _find_last_attempt(log.lines)
     lines = log.lines[start:]
     matches = [one for one in log.match_failures(failures, start) if _is_blocking(one, lines)]
@@ -71,7 +71,7 @@ def _find_conflict_at(match: FailureMatch, lines: Sequence[LogLine]) -> str:
 
 
 def _find_last_attempt(lines: Sequence[LogLine]) -> int:
-    """Return the start of the last attempt: the index after the last command or successful step."""
+    """Return the index where the last attempt begins: after the last command or successful step."""
     start = 0
     for index, line in enumerate(lines):
         has_succeeded = _STEP_SUCCEEDED.search(line.text) and not any(
@@ -110,7 +110,7 @@ def _choose_match(
 
 
 def _has_unknown_error_before(match: FailureMatch, lines: Sequence[LogLine]) -> bool:
-    """Return True if an unknown error of another edge or of CMake comes before the match."""
+    """Return True if an earlier error of another edge or of CMake may be the cause."""
     unit, before = lines[match.at].unit, lines[: match.at]
     if any(line.failed and line.unit != unit and is_compiler_error(line) for line in before):
         return True

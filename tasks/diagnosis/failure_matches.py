@@ -18,9 +18,9 @@ LiteralTexts = frozenset[str]
 
 
 def find_required_literals(pattern: str) -> LiteralTexts | None:
-    """Return lower-case texts, at least one of which is in each match of the pattern.
+    """Return texts of which each match contains at least one, None if no texts are long enough.
 
-    The comparison ignores case. Return None if no such texts exist.
+    The texts are in lower case, because the pattern ignores case.
     """
     parser: Any = importlib.import_module("re._parser")  # sre_parse, which is not public
     texts = _find_literals(parser.parse(pattern))
@@ -32,9 +32,9 @@ def _compute_min_length(texts: LiteralTexts) -> int:
 
 
 def _find_literals(nodes: Iterable[Any], literal: str = "") -> LiteralTexts:
-    """Return the longest texts of a parsed expression; each match contains at least one of them.
+    """Return the longest texts of which each match of a parsed expression contains at least one.
 
-    `literal` is the text directly before the expression.
+    `literal` is the plain text directly before the expression.
     """
     parts = []
     for operation, value in nodes:
@@ -74,9 +74,9 @@ class FailureMatch:
 
 
 class ParsedLog:
-    """The lines of the log at `path`, and the failures that each line matches.
+    """The lines of the log at `path`, with the failures that match each line.
 
-    The log is parsed and matched once for all readers. `path` is None if the log is not a file.
+    The log is parsed and matched only once for all callers. `path` is None if it is not a file.
     """
 
     def __init__(self, raws: Iterable[RawLine], path: PurePath | None = None) -> None:
@@ -94,9 +94,9 @@ class ParsedLog:
                 yield self.lines[index]
 
     def match_failures(self, failures: Sequence[Failure], start: int = 0) -> Iterator[FailureMatch]:
-        """Yield the most specific failure for each line from `start` on, with indexes from `start`.
+        """Yield the most specific failure of each line from index `start` on.
 
-        If the most specific failure of a line is a hint, yield all hints.
+        If this failure is only a hint, yield all hints of the line. Indexes count from `start`.
         """
         lines = self.lines[start:]
         for index, matched in self._match_lines(failures).items():
@@ -139,7 +139,7 @@ def _match_lines(
 
 
 def is_warning(text: str) -> bool:
-    """Return True if the line is a warning. A warning may still be the cause."""
+    """Return True if the line is a warning, which can still be the cause of a failure."""
     return bool(_WARNING_MESSAGE.match(text))
 
 
@@ -166,7 +166,7 @@ def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> 
 
 @cache
 def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the required literals of all patterns, None if a pattern has none."""
+    """Return the required literals of all patterns and headers, None if one of these has none."""
     expressions = (*patterns, *map(_build_header_pattern, headers))
     literals = [find_required_literals(expression) for expression in expressions]
     return None if None in literals else frozenset().union(*filter(None, literals))
@@ -174,7 +174,7 @@ def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> fr
 
 @cache
 def _compile_patterns(patterns: tuple[str, ...], headers: tuple[str, ...]) -> re.Pattern[str]:
-    """Combine all patterns. `headers` match the compiler messages about a missing header."""
+    """Combine `patterns` with patterns for compiler messages that one of `headers` is missing."""
     expressions = (*patterns, *map(_build_header_pattern, headers))
     return re.compile("|".join(f"(?:{expression})" for expression in expressions), re.IGNORECASE)
 

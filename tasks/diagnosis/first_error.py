@@ -1,4 +1,4 @@
-"""Find the real errors in a log, without consequences of other errors and harmless messages."""
+"""Find the real errors in a log: those that are neither harmless nor caused by other errors."""
 
 import re
 from collections.abc import Iterable

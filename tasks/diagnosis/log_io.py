@@ -43,14 +43,15 @@ _MAX_ALIKE, _MAX_SHAPES = 20, 50_000
 
 
 def parse_log(path: Path, begun: int = 0) -> ParsedLog:
-    """Parse the log at `path` from the byte `begun` on, or raise `TorchyardError`."""
+    """Return the parsed log from byte `begun` on. Raises `TorchyardError` if it is unreadable."""
     return ParsedLog(read_log(path, begun), path)
 
 
 def read_log(path: Path, begun: int = 0) -> Iterator[RawLine]:
     """Yield the relevant lines of the log, in order.
 
-    Lines before the byte `begun` are only counted. Raises `TorchyardError` for an unreadable log.
+    Lines before the byte offset `begun` are skipped, but included in the line numbers. Raises
+    `TorchyardError` if the log is unreadable.
     """
     try:
         with path.open("rb") as file:  # may be a pipe, which can be read only once
@@ -67,7 +68,7 @@ def read_log(path: Path, begun: int = 0) -> Iterator[RawLine]:
 
 
 def _read_blocks(file: BufferedReader, wide: str) -> Iterator[bytes]:
-    """Yield the rest of the file in blocks of whole UTF-8 lines; `wide` is its UTF-16 encoding."""
+    """Yield blocks of whole lines. A file with the UTF-16 codec `wide` is converted to UTF-8."""
     pieces = iter(lambda: file.read(_BLOCK), b"")
     if wide:
         from codecs import iterdecode  # noqa: PLC0415 - few logs need it
@@ -83,7 +84,7 @@ def _read_blocks(file: BufferedReader, wide: str) -> Iterator[bytes]:
 
 
 def _detect_utf16(start: bytes) -> str:
-    """Return the UTF-16 encoding of the file, "" if it is not UTF-16."""
+    """Return the UTF-16 codec of a file that begins with `start`, "" if it is not UTF-16."""
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     if len(start) < 8 or start.count(b"\0") < len(start) // 4:  # too short to tell
@@ -94,7 +95,7 @@ def _detect_utf16(start: bytes) -> str:
 def _number_blocks(
     blocks: Iterator[bytes], number: int
 ) -> Iterator[tuple[int, list[bytes], list[int]]]:
-    """Yield the first line number, the lines and the indexes of keyword lines of each block."""
+    """Yield for each block the first line number, the lines, and the indexes of keyword lines."""
     for block in blocks:
         if not block:
             continue
@@ -149,9 +150,9 @@ class _UnmatchedLines:
 
 
 def _is_new(line: bytes, counts: dict[bytes, int]) -> bool:
-    """Return False for a warning, and for a line that equals many earlier ones except in numbers.
+    """Return True unless the line is a warning or differs only in numbers from many earlier lines.
 
-    `counts` has the number of earlier lines by their text without digits.
+    `counts` maps a text without digits to the number of earlier lines with this text.
     """
     if line.startswith(b"$ "):
         return True  # a command of torchyard: the start of an attempt
@@ -165,7 +166,7 @@ def _is_new(line: bytes, counts: dict[bytes, int]) -> bool:
 
 
 def _select_lines(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Iterator[RawLine]:
-    """Yield the head, the lines around keywords, and the end."""
+    """Yield the head and the end of the log, and the lines around keywords between them."""
     end: deque[tuple[int, bytes]] = deque(maxlen=_END_LINES)
     kept_count = last = head = 0
     counts: dict[bytes, int] = {}
@@ -186,13 +187,13 @@ def _select_lines(blocks: Iterator[tuple[int, list[bytes], list[int]]]) -> Itera
 
 
 def _split_raw_lines(number: int, line: bytes) -> Iterator[RawLine]:
-    """Yield the parts of a line between its carriage returns, which progress output contains."""
+    """Split a line at carriage returns, with which programs overwrite their progress output."""
     for piece in line.rstrip(b"\r").split(b"\r")[-20:]:
         yield RawLine(number, decode_line(piece[: 2 * _MAX_TEXT_LENGTH])[:_MAX_TEXT_LENGTH])
 
 
 def decode_line(line: bytes) -> str:
-    """Decode a line with the first encoding that fits."""
+    """Decode a line as UTF-8 or, if that fails, as the most likely of cp1252, cp932 and gb18030."""
     with suppress(UnicodeDecodeError):
         return line.decode("utf-8")
     if not re.search(rb"[\x80-\xff]{2}", line):
@@ -216,7 +217,7 @@ class LogTail:
     def read_new_lines(self) -> list[str]:
         """Return the complete lines that were added since the last call.
 
-        If the file was replaced, return all of its lines; if it cannot be read, none.
+        If the file was replaced, return all of its lines. If it cannot be read, return no lines.
         """
         try:
             with self._path.open("rb") as file:

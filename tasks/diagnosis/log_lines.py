@@ -116,7 +116,7 @@ _FRENCH_COLON = re.compile(r"(?<=\w) :(?=\s|$)")  # in English only MSVC prints 
 
 
 def translate_to_english(line: str) -> str:
-    """Return the line with English phrases and quotation marks in place of foreign ones."""
+    """Translate known phrases and quotation marks of other languages in the line to English."""
     is_foreign = not line.isascii()
     if is_foreign:
         line = _GUILLEMETS.sub('"', line.translate(_PLAIN_CHARACTERS))
@@ -158,10 +158,10 @@ class RawLine:
 
 @dataclass(frozen=True)
 class LogLine:
-    """A cleaned line.
+    """A line of a log after cleaning.
 
     `unit` is the Ninja edge or MSBuild project that printed the line, "" if none. `failed` says
-    whether this edge failed, None if `unit` is not an edge.
+    whether the Ninja edge failed; it is None if `unit` is not a Ninja edge.
     """
 
     number: int

@@ -64,7 +64,7 @@ def make_plan(
 
 
 def add_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
-    """Add the URLs of the setting mirrors to source.mirrors, whose entries take precedence."""
+    """Add the URLs for the setting `mirrors` to source.mirrors, without replacing entries there."""
     presets = collect_mirror_replacements(settings.mirrors, knowledge)
     mirrors = {**presets, **settings.source.mirrors}
     source = structs.replace(settings.source, mirrors=mirrors)

@@ -59,7 +59,7 @@ def resolve_strategy(
     knowledge: Knowledge,
     why: str = "requested in torch.strategy",
 ) -> Resolution:
-    """Return the resolution for one strategy. `why` is the reason for a source build."""
+    """Return the resolution for `strategy`. If this is "source", `why` is the reason for it."""
     targets, targets_why = find_targets(settings, host, knowledge)
     match strategy:
         case "existing":
@@ -101,9 +101,9 @@ def resolve_strategy(
 def _resolve_optional_toolkit(
     settings: Settings, host: Host, knowledge: Knowledge, choice: Resolution
 ) -> ToolkitResolution:
-    """Return the toolkit. Its provider is "none" if it is unavailable and nothing is compiled.
+    """Return the toolkit; the provider is "none" if no toolkit is available and none is needed.
 
-    Raises `UnsatisfiableError` if torch has another CUDA major version than the toolkit.
+    Raises `UnsatisfiableError` if the CUDA major versions of torch and the toolkit differ.
     """
     cuda = choice.cuda
     try:
@@ -148,7 +148,7 @@ def _find_existing_torch(python: Interpreter) -> _TorchCandidate:
 def _find_prebuilt_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
 ) -> _TorchCandidate:
-    """Return the wheel from torch.index or the official wheel. Raises `UnsatisfiableError`."""
+    """Return the wheel in torch.index ("auto": the official wheel). Raises `UnsatisfiableError`."""
     version, index = settings.torch.version, settings.torch.index
     requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
     if index != "auto":

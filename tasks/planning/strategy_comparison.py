@@ -14,7 +14,7 @@ from tasks.settings.schema import Settings
 def estimate_strategy_cost(
     settings: Settings, knowledge: Knowledge, strategy: Strategy, targets: tuple[Arch, ...]
 ) -> Cost:
-    """Estimate the cost of a strategy on one core, without a time if build.target is set."""
+    """Estimate the cost of a strategy on one core. The time is unknown if build.target is set."""
     if resolve.is_partial_build(settings, strategy):
         cost = estimate_cost(knowledge, strategy, len(targets), 0)
         evidence = f"unverified: build.target is a part of what is known: {cost.known}"

@@ -29,7 +29,7 @@ from tasks.settings.schema import Settings
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A change that works. `hint` tells the user what to change, `resolution` is the result."""
+    """A change that was tried and works: the `hint` for the user and the new `resolution`."""
 
     hint: str
     resolution: Resolution
@@ -37,7 +37,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The requested settings and the host, for which changes are tried."""
+    """A trial of changes to the requested settings or to the host."""
 
     settings: Settings
     host: Host
@@ -46,9 +46,9 @@ class WhatIf:
     def resolve_with(
         self, host: Host | None = None, **sections: Mapping[str, Any]
     ) -> Resolution | None:
-        """Return the resolution with changed keys or another host, or None if it fails.
+        """Return the resolution with `host` and the changed keys of `sections`, None if it fails.
 
-        A source build works only with the requested toolkit or one that PyTorch publishes with.
+        A source build must use the requested toolkit or one for which PyTorch publishes wheels.
         """
         changed = {
             name: structs.replace(getattr(self.settings, name), **keys)
@@ -86,7 +86,7 @@ _ANY_FOLDER = "."  # a placeholder for the folder that the user will set
 
 
 def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield other available toolkits, without a source build first, then toolkits to install."""
+    """Yield available toolkits, those without a source build first, then toolkits to install."""
     changes = [{"version": cuda} for cuda in _list_toolkit_versions(trial)]
     if changes and trial.settings.toolkit.provider == "path":
         changes = [{}, {"version": "auto"}]  # toolkit.path stays unless torch's toolkit is found
@@ -103,7 +103,7 @@ def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield toolkits to install: with the current settings, then with one changed key."""
+    """Yield toolkits to install: first those that need no changed key, then those that need one."""
     if trial.settings.toolkit.provider == "path":
         return
     resolution = trial.add_all_toolkits().resolve_with()
@@ -121,7 +121,7 @@ def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield a torch for the toolkit in toolkit.path, then other toolkits for toolkit.path."""
+    """Yield a torch that fits the toolkit in toolkit.path, then other values of toolkit.path."""
     if trial.settings.toolkit.provider != "path":
         return
     for kit in (kit for kit in trial.host.toolkits if kit.asked):
@@ -136,7 +136,7 @@ def suggest_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield other toolkits for toolkit.path. Suggest a source build only if no wheel works."""
+    """Suggest other toolkits for toolkit.path, with a source build only if no wheel works."""
     if trial.settings.toolkit.provider != "path":
         return
     fitting = {
@@ -174,7 +174,7 @@ def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
 def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: Mapping[str, str], choice: Resolution
 ) -> str:
-    """Return a text that suggests toolkit.path, or "" if this gives another resolution."""
+    """Return the text ", or set toolkit.path to it", "" if that does not resolve to `choice`."""
     path_host = _add_host_toolkit(trial.host, cuda, chosen=True)
     expected = (choice.strategy, choice.torch, choice.cuda, choice.toolkit.version)
     path_keys = {**keys, "provider": trial.settings.toolkit.provider, "path": _ANY_FOLDER}
@@ -196,7 +196,7 @@ def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> 
 
 
 def _list_provider_changes(trial: WhatIf, keys: dict[str, str], other: str) -> list[dict[str, str]]:
-    """Return `keys`, and `keys` with the provider `other` if that provider finds more toolkits."""
+    """Return `keys`, and a copy with the provider `other` if toolkit.provider excludes it."""
     is_enough = trial.settings.toolkit.provider in {"auto", other}
     return [keys] if is_enough else [keys, {**keys, "provider": other}]
 
@@ -284,7 +284,7 @@ def _has_verified_wheel(trial: WhatIf, choice: Resolution) -> bool:
 
 
 def suggest_pythons(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield the oldest and newest Python of the torch release that work, the nearer one first."""
+    """Suggest other Pythons: the oldest and the newest that the torch release supports."""
     try:
         release = find_release(trial.knowledge, trial.settings.torch.version)
     except TorchyardError:
@@ -299,7 +299,7 @@ def _replace_python(host: Host, version: str) -> Host:
 
 
 def _format_python_hint(trial: WhatIf, version: str) -> str:
-    """Return a hint to use this Python. install.into needs a new environment for it."""
+    """Return a hint to use this Python, in a new environment if install.into is set."""
     if trial.settings.install.into:
         return (
             f"create an environment with Python {version} (conda create -n NAME python={version}, "
@@ -310,7 +310,7 @@ def _format_python_hint(trial: WhatIf, version: str) -> str:
 
 
 def _list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
-    """Return the Pythons to try with a release, nearest first, or ("",) if the current one fits."""
+    """Return the Pythons to try with a release, or ("",) if the current Python fits the release."""
     host, python = trial.host, parse_major_minor(trial.host.python.version)
     first, last = found.python
     if trial.settings.torch.strategy == "prebuilt":
@@ -350,14 +350,14 @@ def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def _resolve_each_target(trial: WhatIf) -> dict[str, Resolution | None]:
-    """Return a resolution for each single target, or None if the target cannot be resolved."""
+    """Return for each target the resolution with only this target, None if this is impossible."""
     requested = trial.settings.target.gpus
     gpus = requested if requested != "auto" else {gpu.capability for gpu in trial.host.gpus}
     return {name: trial.resolve_with(target={"gpus": (name,)}) for name in sorted(gpus)}
 
 
 class CombinedChange(NamedTuple):
-    """The changed keys of two sections, and versions of Python and CUDA to install ("": none)."""
+    """Changed keys of two sections, the Python to use and the CUDA to install ("": no change)."""
 
     torch: dict[str, str]
     toolkit: dict[str, str]
@@ -371,7 +371,7 @@ class CombinedChange(NamedTuple):
 
 
 def suggest_combined_changes(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield combined changes that work, smallest first. Source builds come last unless required."""
+    """Yield combined changes that work, smallest first. Optional source builds come last."""
     settings = trial.settings
     if settings.torch.strategy == "existing" or not _has_any_support(trial):
         return
@@ -476,7 +476,7 @@ def list_suggestions(
 
 
 def format_wheel_alternatives(settings: Settings, host: Host, knowledge: Knowledge) -> str:
-    """Return suggestions for a wheel without code for a target: another wheel, a source build."""
+    """Suggest another wheel and a source build in place of a wheel that lacks code for a target."""
     trial = WhatIf(settings, host, knowledge)
     suggestions = (next(kind(trial), None) for kind in (suggest_other_wheels, suggest_source_build))
     return "; or ".join(suggestion.hint for suggestion in suggestions if suggestion)

@@ -19,7 +19,7 @@ _OTHER_TORCH_HINT = "set another torch.version, or choose other GPUs in target.g
 
 @contextmanager
 def convert_errors(location: str, kind: type[SettingsError] = SettingsError) -> Iterator[None]:
-    """Convert a `KnowledgeError` in the with-block to an error with the location of a setting."""
+    """Convert a `KnowledgeError` of the `with` block to the class `kind`, and add the location."""
     try:
         yield
     except KnowledgeError as error:
@@ -109,7 +109,7 @@ def _require_arch_variables(
 ) -> None:
     """Require that each arch list in `env` is valid and compilable, and covers all targets.
 
-    PyTorch's build validates CMake's variables and then ignores them: they may leave out targets.
+    In PyTorch's own build, CMake's variables may leave out targets, because the build ignores them.
     """
     cuda, targets = choice.toolkit.version, choice.targets
     for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & env.keys()):

@@ -15,7 +15,7 @@ from tasks.settings.values import list_fields
 
 
 def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution) -> Iterator[str]:
-    """Yield warnings for known problems of a source build, and for GPUs of other machine types.
+    """Yield warnings for known problems of a source build and for targets of another machine type.
 
     Problems of compilers and glibc are left to `doit doctor`.
     """

@@ -21,7 +21,7 @@ _MAX_OUTPUTS = 20_000  # limit for a merged run; a PyTorch build has 8,000 outpu
 
 
 def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the last full build, and a run with the newest duration and peak of each output."""
+    """Yield the last full build, then one merged run with the newest values of each output."""
     for run in [run for run in older if run.get("decision") in _FULL_BUILD_DECISIONS][-1:]:
         objects = [{key: one[key] for key in one if key != "peak_mib"} for one in run["objects"]]
         yield {**run, "objects": objects, "killed": []}
@@ -73,7 +73,7 @@ def find_new_entries(
 
 
 class NinjaLogFollower:
-    """A reader of `.ninja_log` for the outputs that were built since `before`, while Ninja runs."""
+    """A reader of `.ninja_log` while Ninja runs. `before` has the entries before the build."""
 
     def __init__(self, folder: PurePath, before: Mapping[str, NinjaLogEntry]) -> None:
         self._tail = LogTail(Path(folder) / ".ninja_log")
@@ -81,7 +81,7 @@ class NinjaLogFollower:
         self._new_entries: dict[str, NinjaLogEntry] = {}
 
     def read_new_entries(self) -> Mapping[str, NinjaLogEntry]:
-        """Return all entries that differ from `before`, including those of earlier calls."""
+        """Return all entries so far that are new or differ from the entries before the build."""
         now = dict(_parse_ninja_log(self._tail.read_new_lines()))
         self._new_entries |= find_new_entries(self._before, now)
         return self._new_entries
@@ -101,7 +101,7 @@ _COMPILED_OUTPUT = re.compile(r"\.(o|obj|a|lib|so(\.\d+)*|dll|dylib|pyd|exe)$")
 
 
 def append_run(path: PurePath, seconds: float, objects: Iterable[Json], **facts: Json) -> None:
-    """Append a run to the history: its duration in seconds, its outputs and other `facts`."""
+    """Append a run to the history, with `objects` as its outputs and `facts` as other fields."""
     start = {"when": manifests.format_current_time(), "seconds": round(seconds, 3)}
     run = {**start, **facts, "objects": list(objects)}
     line, file = redact_secrets(json.dumps(run, ensure_ascii=False)), Path(path)

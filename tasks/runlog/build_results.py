@@ -12,7 +12,7 @@ ManifestDocuments = Mapping[str, Mapping[str, Any]]  # by stage name; a missing 
 
 @dataclass(frozen=True)
 class BuiltComponent:
-    """Torch or an extension: `origin` is its source, `file` its artifact; "" means unknown."""
+    """A built torch or extension: `origin` is its source, `file` its wheel; "" means unknown."""
 
     name: str
     version: str
@@ -25,7 +25,7 @@ class BuiltComponent:
 
 @dataclass(frozen=True)
 class BuildResults:
-    """The components and the validation checks of a build; an unknown version is ""."""
+    """The results of a build. `validated` is the torch version that was checked, "" if unknown."""
 
     parts: tuple[BuiltComponent, ...]
     toolkit: str
@@ -42,7 +42,7 @@ class BuildResults:
 
 
 def collect_results(found: ManifestDocuments, run: Run) -> BuildResults:
-    """Return the results from the manifests `found`, or from newer ones in the record of `run`."""
+    """Return the results from the manifests of `run` and, for all other stages, from `found`."""
     recorded = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
     manifests = {"deps": {}, "wheel": {}, "validate": {}, **found, **recorded}
     deps, validation = manifests["deps"], manifests["validate"]
@@ -108,7 +108,7 @@ def _build_extension_component(document: Mapping[str, Any], run: Run) -> BuiltCo
 
 
 def describe_source(source: Mapping[str, Any]) -> str:
-    """Return a source as text: `commit 2f81284b0e8e, clean, 1 patch`, or its digest."""
+    """Return a text such as `commit 2f81284b0e8e, clean, 1 patch` for the source in a manifest."""
     commit, digest = (parse_text(source.get(name)) for name in ("commit", "digest"))
     patches = source.get("patches") or ()
     count = len(patches) if isinstance(patches, list | tuple) else len(str(patches).split(","))

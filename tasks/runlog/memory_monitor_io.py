@@ -26,7 +26,7 @@ _MIB = 2**20
 
 
 class MemoryMonitor:
-    """The last memory reading, and a thread that measures memory for all observers."""
+    """A thread that measures memory while observers exist, and the last memory reading."""
 
     def __init__(self, proc: Path = capacity.PROC) -> None:
         self.proc = proc
@@ -37,7 +37,7 @@ class MemoryMonitor:
         self._measured = -math.inf
 
     def read_memory(self, max_age: float = 0.0) -> capacity.MemoryReading:
-        """Return a memory reading; with observers, one that is at most `max_age` seconds old."""
+        """Return a memory reading. While observers exist, it may be up to `max_age` seconds old."""
         with self._lock:
             now = time.monotonic()
             if not self._observers or now - self._measured >= max_age:
@@ -49,7 +49,7 @@ class MemoryMonitor:
 
     @contextmanager
     def observe_memory(self) -> Iterator[ObservedMemory]:
-        """Yield an observer that collects the memory readings until the `with` block ends."""
+        """Collect the memory readings in the yielded observer until the `with` block ends."""
         observer = ObservedMemory(self)
         with suppress(OSError, ValueError):
             observer.kills_before = self.read_kill_counts()
@@ -108,7 +108,7 @@ class ObservedMemory:
             self.lowest_mib, self.limit_mib = reading.available_mib, reading.limit_mib
 
     def collect_facts(self, log: Path) -> RunFacts:
-        """Return the memory facts, the log size of the failed command and the free disk space."""
+        """Return the facts of a failed command: memory, the size of the log, free disk space."""
         free = shutil.disk_usage(log.parent).free // _MIB
         return replace(self._collect_memory_facts(), size=log.stat().st_size, free_mib=free)
 

@@ -54,7 +54,7 @@ def _trace_jobs(built: Sequence[run_statistics.StageEdge]) -> Iterator[dict[str,
 
 
 def _trace_instants(run: Run) -> Iterator[dict[str, Any]]:
-    """Yield the counters of jobs and memory, and the warnings."""
+    """Yield the trace events of the job and memory counters and of the warnings."""
     for stage in run.stages:
         for sample in stage.samples:
             for track, fields in _COUNTER_FIELDS.items():

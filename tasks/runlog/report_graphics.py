@@ -14,9 +14,9 @@ from tasks.runlog.run_statistics import OUTPUT_KINDS, StageEdge, compute_span
 class GraphRow:
     """The row of a stage in the stage graph.
 
-    `rail` is the column of the stage and of the line to its last dependent stage. `after` are the
-    columns of `nearest`, `through` the columns of lines that cross the row. `down` is True if a
-    stage depends on this one. `nearest` are the dependencies that no other dependency implies.
+    `rail` is the column of the stage and of the line to its last dependent stage. `down` is True if
+    such a stage exists. `nearest` are the dependencies that no other dependency has as its own,
+    `after` their columns. `through` are the columns of lines that cross the row.
     """
 
     name: str
@@ -61,10 +61,10 @@ def find_predecessors(graph: Sequence[StageNode]) -> Mapping[str, frozenset[str]
 
 
 def build_timeline(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
-    """Return the timeline data: milliseconds since the start, memory in MiB, -1 for unknown.
+    """Return the timeline as JSON data: times in milliseconds, memory in MiB, unknown values as -1.
 
     A row of `edges` has folder, name, start, duration, job slot, peak memory, output kind, stage,
-    and whether it failed. A row of `samples` has time, jobs, held back jobs, used memory and limit.
+    and failure (0 or 1). A row of `samples` has time, jobs, jobs held back, used memory and limit.
     """
     edges = [one.edge for one in built]
     slots = run_statistics.assign_slots(edges)
@@ -103,7 +103,7 @@ def build_timeline(run: Run, built: Sequence[StageEdge]) -> dict[str, Any]:
 
 
 def list_samples(run: Run) -> list[Sample]:
-    """Return the samples of all stages in order of time. The stages share jobserver and memory."""
+    """Return the samples of all stages in one list, ordered by time."""
     return sorted((one for stage in run.stages for one in stage.samples), key=lambda one: one.at)
 
 

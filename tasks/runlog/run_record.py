@@ -32,7 +32,7 @@ def parse_text(value: Any) -> str:
 
 
 def parse_items(value: Any, kind: type[T]) -> tuple[T, ...]:
-    """Return the items of the list `value` that have the type `kind`, () if it is not a list."""
+    """Return the items of the type `kind` in the list `value`, () if `value` is not a list."""
     is_list = isinstance(value, list | tuple)
     return tuple(item for item in value if isinstance(item, kind)) if is_list else ()
 
@@ -72,7 +72,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Sample:
-    """The state of a stage at one time; None means unknown. `hit_rate` is between 0 and 1."""
+    """The state of a stage at one time. None means unknown; `held_back` jobs wait for memory."""
 
     at: float
     jobs: int | None = None
@@ -276,7 +276,7 @@ _MAX_VALUE_LENGTH = 20_000  # characters; longer values are omitted
 
 
 def classify_error(error: BaseException) -> tuple[str, dict[str, Json] | None]:
-    """Return the outcome of a stage that raised `error`, and the error as JSON, None if stopped."""
+    """Return ("stopped", None) for an interruption, else "failed" and the error as JSON."""
     match error:
         case InterruptedRunError() | SystemExit() | KeyboardInterrupt():
             return "stopped", None
@@ -314,7 +314,7 @@ def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
 
 
 def trim_manifest(outputs: Any) -> Json:
-    """Return a manifest as JSON without large values and secrets, None if it is not an object."""
+    """Return a manifest without large values and secrets, None if `outputs` is not a mapping."""
     document = mask_secrets(convert_to_json(outputs))
     if not isinstance(document, dict):
         return None

@@ -123,7 +123,7 @@ def _is_process_alive(pid: int) -> bool:
 
 @dataclass
 class StageOutcome:
-    """The outcome of a stage. The `with` block sets it; `record_stage` sets it for a failure."""
+    """The outcome of a stage, which the `with` block of `record_stage` sets unless it raises."""
 
     outcome: str = ""
     outputs: Any = None
@@ -134,7 +134,7 @@ class StageOutcome:
 
 @dataclass
 class RunRecorder:
-    """The writer of a run record in `folder`, None for no record. `head` describes the run."""
+    """The writer of a run record, inactive if `folder` is None. `head` describes the run."""
 
     folder: PurePath | None = None
     head: Callable[[], Mapping[str, Json]] = dict
@@ -151,7 +151,7 @@ class RunRecorder:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def start_record(self) -> None:
-        """Open the record once and prune old records. The build directory must be locked."""
+        """Prune old records and open the record, only once. The build directory must be locked."""
         if self.begun or self.folder is None:
             return
         self.begun = True
@@ -224,7 +224,7 @@ class RunRecorder:
         self._write_event("sample", stage=stage, **run_record.build_sample_event(progress))
 
     def record_edges(self, found: Iterable[Edge]) -> None:
-        """Record edges of the running stage, with times of the monotonic clock."""
+        """Record edges of the running stage. The times in `found` are of the monotonic clock."""
         entries = (run_record.build_edge_entry(one, self.started) for one in found)
         while part := list(islice(entries, _EDGES_PER_LINE)):
             self._write_event("edges", stage=output.read_output_stage(), edges=part)
@@ -291,7 +291,7 @@ _active_recorders: list[RunRecorder] = []
 
 
 def record_edges(found: Iterable[Edge]) -> None:
-    """Record the edges of the running stage in the active record; an error is only a warning."""
+    """Record Ninja edges of the running stage in the active record. If this fails, only warn."""
     try:
         for record in _active_recorders:
             record.record_edges(found)

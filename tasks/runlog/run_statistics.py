@@ -100,7 +100,7 @@ def _summarize_folder(path: str, built: list[Edge], total: float) -> FolderTime:
 
 
 def assign_slots(edges: Sequence[Edge]) -> tuple[int, ...]:
-    """Return the job slot of each edge, in order: the lowest slot free when the edge starts."""
+    """Return the job slot of each edge: the lowest slot that is free when the edge starts."""
     slots = [0] * len(edges)
     busy: list[tuple[float, int]] = []
     free: list[int] = []
@@ -137,7 +137,7 @@ _COMPLETED_OUTCOMES = {"changed", "unchanged"}
 
 @dataclass(frozen=True)
 class DurationChange:
-    """The seconds for an output, or a stage if `output` is "", in an earlier and in this run."""
+    """The seconds of an output in an earlier run and in this run; of a stage if `output` is ""."""
 
     stage: str
     output: str
@@ -157,7 +157,7 @@ class Comparison:
     `both` is the number of outputs in both runs; `before` and `now` are the total seconds of these
     outputs in the earlier and in this run. `new` is the number of outputs only in this run, `gone`
     only in the earlier run. `slower` and `faster` begin with the largest difference. `cached` is
-    True if a run had compiler cache hits.
+    True if at least one of the runs had compiler cache hits.
     """
 
     against: Run
@@ -173,10 +173,10 @@ class Comparison:
 
 
 def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
-    """Return the run in `earlier` that compares best with `run`, None if no run does.
+    """Return the run in `earlier` that is best for a comparison with `run`, None if none is.
 
     The best is the newest run with at least half of the outputs of `run`, else the run with most of
-    these outputs, else the newest with a common finished stage. `earlier` begins with the newest.
+    these outputs, else the newest run with a common finished stage. `earlier` has the newest first.
     """
     mine = _collect_edge_seconds(run).keys()
     most: tuple[int, Run | None] = (0, None)
@@ -214,7 +214,7 @@ def compare_runs(run: Run, against: Run) -> Comparison:
 
 
 def _collect_edge_seconds(run: Run) -> Mapping[tuple[str, str], float]:
-    """Return the seconds by stage and output. Failed edges are omitted: they may end early."""
+    """Return the seconds by stage and output, without failed edges because they may end early."""
     return {one.key: one.edge.seconds for one in list_edges(run) if not one.edge.failed}
 
 

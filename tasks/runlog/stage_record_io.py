@@ -23,7 +23,7 @@ ChangeExplainer = Callable[[PurePath], tuple[str, ...]]
 def write_stage_record(
     stage: Stage, reason: str, seconds: float, version: str, auto_fix: str = ""
 ) -> None:
-    """Write the record of a stage next to its first manifest. `auto_fix` is the applied fix."""
+    """Write the record of a stage next to its first manifest. `version` is that of torchyard."""
     record = {
         "stage": stage.name,
         "reason": reason,
@@ -39,7 +39,7 @@ def write_stage_record(
 
 
 def find_rebuild_reasons(stage: Stage, explain: ChangeExplainer = lambda _: ()) -> tuple[str, ...]:
-    """Return the reasons why the stage must run again, () if its files show none."""
+    """Return why a stage must run again, () if it need not. `explain` describes a changed file."""
     if (last := read_last_record(stage)) is None:
         return ("first time",)
     inputs = canonical_json.convert_to_redacted_json(stage.fingerprint)

@@ -60,7 +60,7 @@ def build_cache_variables(kind: str, version: str, url: str) -> dict[str, str]:
 
 
 def explain_unsupported_url(kind: str, features: str, url: str) -> str:
-    """Return why the cache cannot use the URL, "" if it can; `features` are those of ccache."""
+    """Return why the cache cannot use the URL, "" if it can. `features` is what ccache supports."""
     scheme = urlsplit(url).scheme
     if kind == "ccache" and f"{scheme}-storage" not in features.split():
         return f"this ccache does not support {scheme}: set build.cache: sccache, or another URL"

@@ -55,7 +55,7 @@ class Worker:
 
     @property
     def url(self) -> str:
-        """Return the URL of the connection test; for ssh, the URL has the default port of ssh."""
+        """Return the URL for the connection test, with the default port of ssh if ssh is used."""
         return f"ssh://{self.name}:22" if self.user else f"tcp://{self.name}:{self.port}"
 
     @property
@@ -101,7 +101,7 @@ def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
 def list_distribution_mistakes(
     kind: DistributorKind, hosts: Sequence[str], cache: str
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield the keys in the section `build` and the description of each mistake in the values."""
+    """Yield for each mistake the path of the key in the section `build`, and a description."""
     workers = set()
     for index, host in enumerate(hosts):
         try:
@@ -165,7 +165,7 @@ def format_compilation_counts(kind: DistributorKind, by_host: Mapping[str, int])
 
 
 def find_worker_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the host names in build.hosts, which reports hide. `settings` has dotted keys."""
+    """Return the host names in build.hosts, to hide them in reports. `settings` has dotted keys."""
     entries = settings.get("build.hosts", ())
     hosts = [_WORKER_TEXT.fullmatch(text) for text in entries if isinstance(text, str)]
     return tuple(host["name"] for host in hosts if host)

@@ -38,7 +38,7 @@ class Problem:
 
 
 def explain_invalid_settings(values: Mapping[str, Any], tree: Tree, error: str) -> SettingsError:
-    """Return the error about the main problem of the first wrong key; its hint lists other keys."""
+    """Return an error for the main problem of the first wrong key, with a hint on other keys."""
     problems = list(find_problems(values, Settings)) or [Problem((), values, error)]
     # The main problem is a YAML number, else an unknown key, else the most deeply nested problem
     problem = max(
@@ -184,7 +184,7 @@ def _describe_unknown_key(path: KeyPath, where: str) -> tuple[str, str]:
 
 
 def _find_section(annotation: Any) -> Any:
-    """Return the section in the annotation of a key or of a list's items, None if it has none."""
+    """Return the section class in the type annotation of a key, None if the type has none."""
     if _is_section(annotation):
         return annotation
     return next(filter(None, map(_find_section, get_args(annotation))), None)

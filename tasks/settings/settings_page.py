@@ -46,7 +46,7 @@ def _read_field_docstrings(model: type[Section]) -> Iterator[tuple[str, str]]:
 
 
 def _normalize_schema_node(node: Any) -> Any:
-    """Join each description into one line, and end each pattern with $, as JSON Schema does."""
+    """Return the node with one-line descriptions, and with patterns as JSON Schema writes them."""
     if isinstance(node, list | tuple):
         return [_normalize_schema_node(item) for item in node]
     if not isinstance(node, dict):
@@ -64,7 +64,7 @@ _EXAMPLE_SHA256 = "0" * 64
 
 @dataclass(frozen=True)
 class SettingExample:
-    """An example `value`, other keys that it requires, and the stages that run after a change."""
+    """An example value. It needs `required_keys`; a change of the setting runs `stages` again."""
 
     value: Any
     stages: tuple[str, ...] = ()

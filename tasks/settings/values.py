@@ -61,7 +61,7 @@ expand_user = os.path.expanduser
 
 
 def reject_option(text: str) -> str:
-    """Reject a ref or URL that begins with a dash, which a program would read as an option."""
+    """Reject a ref or URL that begins with a dash, because programs would read it as an option."""
     if text.startswith("-"):
         raise ValueError("must not start with '-'")
     return text
@@ -75,7 +75,7 @@ def check_git_url(text: str) -> str:
 
 
 def reject_torch(text: str) -> str:
-    """Reject torch in a package list: everything is built against the torch of the profile."""
+    """Reject torch in a package list, because everything must use the torch of the profile."""
     if re.split(r"[^\w.-]", text)[0].lower() == "torch":
         raise ValueError("the profile installs torch itself: remove torch, set torch.version")
     return text
@@ -92,14 +92,14 @@ BuildSwitch = Annotated[str, Meta(pattern=SWITCH_PATTERN)]
 
 
 def check_gpu_name(name: str) -> str:
-    """Return the name, or raise `ValueError` if it has characters that no GPU has."""
+    """Return the name, or raise `ValueError` if it does not have the form of a GPU name."""
     if not re.match(GPU_PATTERN, name):
         raise ValueError(f'"{name}" does not have the right form: {PATTERN_HINTS[GPU_PATTERN]}')
     return name
 
 
 def reject_secret_name(name: str) -> str:
-    """Reject a variable with a secret name, because env is written to scripts and manifests."""
+    """Reject a variable whose name suggests a secret, because `env` is written to files."""
     if is_secret_name(name):
         why = "looks like a secret, but this setting is written to files and logs"
         hint = "put the secret into the configuration of the tool that needs it"
@@ -147,9 +147,9 @@ class StrictModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class Section(StrictModel, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A group of keys of the settings.
 
-    `checks` has a function for each key with rules that a type cannot express. The function gets
-    the value, each item of a list or each name of a mapping. It returns its argument or raises
-    `ValueError`.
+    `checks` maps a key to a function for rules that a type cannot express. The function is called
+    with the value or, in a list or a mapping, with each item or name. It returns its argument or
+    raises `ValueError`.
     """
 
     checks: ClassVar[Mapping[str, Callable[[str], str]]] = {}
@@ -174,7 +174,7 @@ def _check_value(value: Any, check: Callable[[str], str], path: tuple[str | int,
 
 
 def list_fields(section: type[StrictModel]) -> Iterator[tuple[str, Any]]:
-    """Yield each key of a section with its default, `msgspec.NODEFAULT` if it is required."""
+    """Yield each key of a section with its default, `msgspec.NODEFAULT` for a required key."""
     for field in structs.fields(section):
         if field.name == field.encode_name:  # not a hidden field
             is_empty = field.default is NODEFAULT and field.default_factory is not NODEFAULT

@@ -161,7 +161,7 @@ def rename_old_keys(tree: Tree) -> Iterator[str]:
 
 
 def merge_tree(into: Tree, tree: Tree) -> None:
-    """Merge `tree` into `into`: mappings are merged, all other values are replaced."""
+    """Update `into` with `tree`: merge mappings, and replace all other values."""
     for key, value in tree.items():
         present = into.get(key)
         if isinstance(value, dict):
@@ -172,7 +172,7 @@ def merge_tree(into: Tree, tree: Tree) -> None:
 
 
 def split_tree(tree: Tree, prefix: str = "") -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the nested values of the tree, and where each value is set, by dotted key."""
+    """Return the values of the tree as nested mappings, and the location of each dotted key."""
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for key, node in tree.items():
