@@ -47,7 +47,7 @@ _MANDATORY_CHECKS = frozenset[CheckId]({"compiler", "git"})  # stages cannot run
 def run(
     subject: SelectedProfile, json: str = "", accept: bool = False, verbose: bool = False
 ) -> None:
-    """Print the results of the checks. Raises `TorchyardError` if there is a problem."""
+    """Print the results; raise `TorchyardError` for problems. `accept` first pins host facts."""
     if accept and _accept_host(subject) and not subject.opened:
         hint = add_profile_argument("run doit doctor again to check it", subject.name)
         print_report(f"the profile could not be loaded with the earlier GPUs and toolkits: {hint}")
