@@ -16,7 +16,7 @@ from tasks.stages.env.model import Environment
 
 @dataclass(frozen=True)
 class Decision:
-    """A decision, and the reason for it, which is empty if the value explains itself."""
+    """A decision. Its reason `why` is empty if the value explains itself."""
 
     key: str
     value: str

@@ -24,7 +24,7 @@ _PLACES_OF_BUILD = {"environment", "wheels", "caches", "temporary files"}
 
 
 def _describe_disk(disk: Disk) -> str:
-    """Return the folders on a disk as text. "the build" includes environment, wheels and caches."""
+    """Return the folders on a disk as text. "the build" implies its environment and wheels."""
     names = {"build": "the build", "environment": "its environment"}
     hidden = _PLACES_OF_BUILD if "build" in disk.holds else set()
     places = sorted(disk.holds, key=lambda place: place != "build")

@@ -22,7 +22,7 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Tool:
-    """A program; `path` is "" if not found. `why` is the reason for the choice or the failure."""
+    """A program; `path` is "" if not found. `why` explains the choice or error, `todo` the fix."""
 
     path: str = ""
     version: str = ""
@@ -44,7 +44,7 @@ class VisualStudio:
 class Disk:
     """A disk that a build writes to. `kind` is the filesystem type.
 
-    `holds` are labels of the folders on the disk ("build", "wheels"), `path` is the first folder.
+    `holds` are labels of the folders on the disk ("build", "wheels"); `path` is the first folder.
     """
 
     holds: tuple[str, ...]
@@ -109,7 +109,7 @@ class ShadowingTorch:
 
 @dataclass(frozen=True)
 class InstalledExtension:
-    """An installed package with the name of an extension; `indexed` means from a package index."""
+    """An installed package with an extension's name; `indexed` if it is from a package index."""
 
     name: str
     version: str
@@ -119,7 +119,7 @@ class InstalledExtension:
 
 @dataclass(frozen=True)
 class BuildTorch:
-    """The torch to build extensions for; without one, `version` is "". `says` has compiler rules."""
+    """The torch to build extensions for; `version` is "" if missing. `says` has compiler rules."""
 
     version: str = ""
     cuda: str | None = None
@@ -128,7 +128,7 @@ class BuildTorch:
 
 @dataclass(frozen=True)
 class MissingSubmodules:
-    """The empty submodules of `tree`, a git clone if `cloned`. The extension is built in `source`."""
+    """Empty submodules of `tree`, a git clone if `cloned`. The extension is built in `source`."""
 
     extension: str
     source: PurePath

@@ -1,4 +1,4 @@
-"""`doit bundle`: collect everything this profile is built from in one folder or archive.
+"""`doit bundle`: copy everything that this profile is built from to one folder or archive.
 
 The checkout itself (torchyard, settings, patches, sources inside the checkout) is not included.
 """

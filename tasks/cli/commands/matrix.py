@@ -192,7 +192,7 @@ def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
 
 
 def _build_workflow_entry(root: Path, profile: str, name: str) -> dict[str, str]:
-    """Return the template values of a matrix entry. The last version in `python` is used for doit."""
+    """Return the template values of a matrix entry. doit uses the last version in `python`."""
     python = load_settings(root / "config", profile, os.environ).settings.python
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?", python):
         python = _RUNNER_PYTHON  # auto, or a path, which is valid only on this machine

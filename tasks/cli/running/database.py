@@ -17,7 +17,7 @@ _DAMAGE_MESSAGES = ("malformed", "not a database")
 
 
 class Database:
-    """A storage backend for doit, with one mapping per task. `dump` saves them to the file."""
+    """A storage backend for doit, with one mapping per task. `dump` saves all mappings."""
 
     def __init__(self, name: str, codec: Any) -> None:
         self.name = name
