@@ -16,7 +16,7 @@ from tasks.stages.env.model import Environment
 
 @dataclass(frozen=True)
 class Decision:
-    """A decision, and the reason for it, which is empty if the value explains itself."""
+    """A decision. Its reason `why` is empty if the value explains itself."""
 
     key: str
     value: str
@@ -34,7 +34,7 @@ def list_decisions(
 ) -> Iterator[Decision]:
     """Yield the decisions in the order of their dependencies.
 
-    The results of the `deps` stage and the environment are None before that stage has run.
+    `deps`, `cache` and `environment` are None until the `deps` stage has run.
     """
     resolution, plan, build = profile.choice, profile.plan, profile.loaded.settings.build
     yield Decision("strategy", resolution.strategy, resolution.strategy_why)
@@ -106,7 +106,7 @@ def _build_cache_decision(
 
 @dataclass(frozen=True)
 class StageCost:
-    """The recorded cost of a stage, None if unknown. `certain` is False if it may not run."""
+    """The recorded cost of a stage, None if unknown. `certain` is True if the stage will run."""
 
     stage: str
     seconds: float | None
@@ -118,7 +118,8 @@ class StageCost:
 class CostEstimate:
     """The estimated cost of a build. Unknown costs are None. `by` is the source of the estimate.
 
-    `unknown` are the stages without an estimate. `at_most` is True if some stages may not run.
+    `disk` is the disk usage as text. `unknown` are the stages without an estimate. `at_most` is
+    True if the cost includes stages that might be skipped.
     """
 
     seconds: float | None = None

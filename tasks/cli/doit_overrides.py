@@ -31,7 +31,7 @@ def show_task_list(
     subtasks: bool,
     status: bool,
 ) -> None:
-    """Print the tasks `names`, or all if empty. Raises `InvalidCommand` for an unknown task."""
+    """Print the tasks `names`, or all tasks. Raises `InvalidCommand` if a name is unknown."""
     states = _read_stage_states(session) if session and status else {}
     by_name = {task.name: task for task in tasks}
     check_tasks_exist(by_name, names)
@@ -64,7 +64,7 @@ def show_help_page(session: Session | None, tasks: Iterable[Any], name: str) -> 
 
 
 def clean_stages(session: Session, names: Collection[str], *, dryrun: bool) -> None:
-    """Remove the results of the stages in `names` and print the removed files."""
+    """Print the result files of the stages in `names`, and remove them unless `dryrun` is set."""
     from tasks.cli.running.doit_tasks import list_result_files, remove_manifests  # noqa: PLC0415 - only to clean
 
     print_report, profile = session.console.print_report, session.layout.profile
@@ -157,7 +157,7 @@ class CommandLine:
         return tuple(dict.fromkeys((*HELP_PAGES, *self.tasks, *DOIT_COMMANDS)))
 
     def has_profile(self, profile: str) -> bool:
-        """Return True if the profile exists; for a matrix entry NAME@CELL, if NAME exists."""
+        """Return True if the profile exists. For a matrix entry NAME@CELL, only NAME is checked."""
         return profile.partition("@")[0] in self.profiles
 
 
@@ -232,7 +232,7 @@ def _find_option_index(line: CommandLine, name: str) -> int:
 def _explain_profile_syntax(
     line: CommandLine, wrong: str, dropped: Sequence[str], name: str = ""
 ) -> TorchyardError:
-    """Return the error for a profile that was not given in the form profile=NAME."""
+    """Return the error `wrong`, with a hint that replaces the words `dropped` by profile=NAME."""
     message = f"{wrong}: choose a profile with profile=NAME"
     if line.has_profile(name):
         return SettingsError(message, hint=_format_corrected_line(line, dropped, name))

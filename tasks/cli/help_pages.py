@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Option:
-    """A command-line option. It is a flag if `value`, the placeholder in its help, is ""."""
+    """A command-line option. `value` is a placeholder such as FILE, or "" for a flag."""
 
     name: str
     meaning: str
@@ -16,8 +16,8 @@ class Option:
 class CommandPage:
     """The help page of a command.
 
-    `group` is the heading in `doit list`, and `doc` the line there. `takes` is the name of the
-    positional argument, or "" if the command has none.
+    `doit list` shows `doc` below the heading `group`; `more` is the text of the page. `takes` is
+    the name of the positional argument, or "" if the command has none.
     """
 
     name: str
@@ -33,8 +33,8 @@ class CommandPage:
 class StagePage:
     """The help page of a stage.
 
-    `settings` are dotted keys or sections. `start` tells how to run the stage; by default, `doit`
-    with its name.
+    `makes` says what the stage writes, and `again` when it runs again. `settings` are dotted keys
+    or sections. `start` says how to run the stage, or is "" if `doit STAGE` runs it.
     """
 
     name: str

@@ -100,8 +100,8 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
 ) -> Profile:
     """Load the settings of a profile and make its plan. Raises `TorchyardError` if this fails.
 
-    `host_of` returns the facts of this machine. `local` replaces the content of config/local.yaml,
-    unless it is None.
+    `host_of` returns the facts of this machine. If `local` is not None, it is used in place of the
+    content of config/local.yaml.
     """
     loaded = load_settings(root / "config", profile, environ, local)
     with add_setting_location(loaded):
@@ -186,7 +186,7 @@ def open_session(
 
 
 def _is_matrix_lock(argv: Sequence[str], subject: SelectedProfile) -> bool:
-    """Return True if the command is `doit lock`, and the profile has a matrix to lock instead."""
+    """Return True for `doit lock` if this profile has a matrix, whose entries can be locked."""
     if _list_positional_words(argv)[:1] != ["lock"] or split_profile_name(subject.name)[1]:
         return False
     with suppress(TorchyardError):
@@ -266,9 +266,9 @@ def _pin_host_and_sources(opened: Profile, *, runs: bool) -> None:
 
 
 def _is_read_only_command(argv: Sequence[str]) -> bool:
-    """Return True for `help`, `settings`, and `list` without --status.
+    """Return True for `help`, `--help`, `settings`, and `list` without --status.
 
-    They must not run a program that the settings name: the user may not have read the settings yet.
+    They must not run a program from the settings, because the user may not have read these yet.
     """
     if not _HELP_OPTIONS.isdisjoint(argv):
         return True

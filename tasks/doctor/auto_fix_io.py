@@ -25,7 +25,7 @@ StageAction = Callable[[Any], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class AutoFix:
-    """A fix: its description, the job of the second run, and the action `before` that run."""
+    """An automatic fix: `before` is called, and then the stage runs once more with `job`."""
 
     description: str
     job: Any
@@ -35,7 +35,7 @@ class AutoFix:
 def run_with_auto_fix(
     stage: Stage, run: StageAction, profile: Profile
 ) -> tuple[tuple[Any, ...], str]:
-    """Run the stage; return its outputs and the applied fix, or an empty string without a fix.
+    """Run the stage; return its outputs and the description of the applied fix, "" without a fix.
 
     Raises the `TorchyardError` of the stage, with the cause of the failure if the log shows it. An
     error that already has a hint gets no fix.
@@ -70,7 +70,7 @@ def run_with_auto_fix(
 def _explain_safely(
     stage: Stage, error: TorchyardError, profile: Profile, memory: ObservedMemory
 ) -> FailureExplanation | None:
-    """Return the explanation of `error`, None without one or if the diagnosis itself fails."""
+    """Explain `error`. Return None if it has no explanation, or if the diagnosis itself fails."""
     try:
         if isinstance(error, MissingCodeError):
             error.hint = explain_failure_io.suggest_other_torch(profile)
@@ -86,7 +86,7 @@ def _explain_safely(
 def _choose_auto_fix(
     stage: Stage, explanation: FailureExplanation, profile: Profile
 ) -> AutoFix | None:
-    """Return the fix for the diagnosed failure, None if no fix exists or it was already applied."""
+    """Return the fix for the diagnosed failure, None if there is none or the job already has it."""
     job, is_extension = stage.job, stage.kind == "extensions"
     failure = explanation.found.failure
     kind, _, header = (failure.auto_fix if failure else "").partition(" ")

@@ -20,10 +20,11 @@ NO_PROFILE = "the profile could not be loaded"
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of a check: its `subject`, the message `seen`, and the hint `todo`.
+    """The result of a check: `seen` is the message, and `todo` the hint.
 
-    A line of the hint that begins with two spaces is a command to copy. `known` is the id of the
-    entry in config/knowledge that caused the result, or an empty string.
+    `subject` is what was checked, by default the id of the check. A line of the hint that begins
+    with two spaces is a command to copy. `known` is the id of the entry in config/knowledge that
+    caused the result, or an empty string.
     """
 
     id: CheckId

@@ -1,4 +1,4 @@
-"""Check the toolkit, GPUs, driver and known problems, and that the build can run on this host."""
+"""Check the toolkit, GPUs, the driver, torch's compiler requirements, and known problems."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _check_gpus(s: HostFacts, nvidia: NvidiaDriver, profile: Profile | None) -> 
 
 
 def _report_silent_gpus(nvidia: NvidiaDriver, names: str, *, must_assume: bool) -> CheckResult:
-    """Report GPUs that do not respond, because the build could otherwise target only other GPUs."""
+    """Report GPUs that do not respond: a problem if the build must guess a GPU, else a warning."""
     message = f"the driver cannot list its GPUs: {nvidia.trouble}"
     if not nvidia.trouble:
         message = f"{nvidia.lost} GPU{'s do' if nvidia.lost > 1 else ' does'} not respond"
@@ -232,7 +232,7 @@ def _check_linux_compiler(
 
 
 def _list_cuda_extensions(s: HostFacts, profile: Profile) -> list[ExtensionJob]:
-    """Return the extensions that nvcc may compile: those with CUDA sources that are not a wheel."""
+    """Return the extensions to build from source whose sources may contain CUDA code."""
     jobs = [stage.job for stage in profile.plan.find_stages("extensions")]
     without_cuda = s.without_cuda or ()
     return [job for job in jobs if job.kind != "wheel" and job.name not in without_cuda]
@@ -241,7 +241,7 @@ def _list_cuda_extensions(s: HostFacts, profile: Profile) -> list[ExtensionJob]:
 def _check_minimum_version(
     torch: BuildTorch, compiler: str, version: str, minimum: str
 ) -> CheckResult:
-    """Warn if the compiler is older than torch requires. Torch itself also only warns."""
+    """Return a warning, as torch does, if the version of the compiler is below the minimum."""
     installed, required = parse_tool_version(version), parse_tool_version(minimum)
     if installed and required and installed < required:
         message = f"torch {torch.version} needs {minimum} or later, and warns about {compiler}"
@@ -254,8 +254,8 @@ def _suggest_compiler_fix(
 ) -> str:
     """Return how to get a compiler that torch accepts, or how to disable torch's compiler check.
 
-    For a torch from source, no older GCC is suggested, because torch would be rebuilt. The
-    `compiler` check ensures that nvcc accepts the installed compiler.
+    For a torch from source, no older GCC is suggested, because that would rebuild torch. The hint
+    may say that nvcc accepts the installed compiler, because the check `compiler` ensures this.
     """
     setting = f'  extensions ({names}).env: {{{SKIP_CHECK_VARIABLE}: "1"}}'
     disable = f"nvcc accepts this compiler, so disable torch's check:\n{setting}"
@@ -276,7 +276,7 @@ _LEVELS: dict[str, Level] = {"error": "problem", "warning": "warning", "info": "
 
 
 def check_known_bad(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Yield a `known-bad` result for each known problem that applies, or one if none applies."""
+    """Yield a `known-bad` result for each known problem that applies, or one `ok` if none does."""
     if profile is None:
         yield report_unchecked("known-bad", check_result.NO_PROFILE)
         return
@@ -331,6 +331,6 @@ def _is_clang(cxx: Tool) -> bool:
 
 
 def _read_build_tool_version(tool: Tool | None, profile: Profile) -> str | None:
-    """Return the version of a tool in the build environment, None for a tool on PATH."""
+    """Return the version of a tool in the build environment, or None for any other tool."""
     is_used = tool and tool.version and is_in_build_folder(tool.path, profile)
     return tool.version if tool and is_used else None

@@ -31,7 +31,7 @@ TREE = "PyTorch's tree"
 
 
 def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> ProbeRequest:
-    """Return the paths, programs and URLs to inspect; without a profile, only general ones."""
+    """Return the paths, programs and URLs to inspect; without a profile, only the checkout."""
     if profile is None:
         return ProbeRequest(root, host, tuple((place, root) for place in ALL_PLACES[:-1]))
     source = _find_source_job(profile)
@@ -70,7 +70,7 @@ def _find_source_job(profile: Profile) -> SourceJob | None:
 
 
 def list_build_places(layout: Layout, tree: PurePath) -> Iterator[tuple[str, PurePath]]:
-    """Yield label and path of each folder that a build writes to; PyTorch is built in `tree`."""
+    """Yield label and path of each folder that a build writes to. PyTorch is built in `tree`."""
     yield "build", tree
     yield "environment", layout.build
     yield "wheels", layout.wheelhouse

@@ -64,7 +64,7 @@ def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: s
 def _find_arch_lines(
     tree: Path, subdirectory: str, pattern: re.Pattern[str]
 ) -> Iterator[tuple[Path, int]]:
-    """Yield file and number of each line with an arch, in `subdirectory` and then its parents."""
+    """Yield file and line of each arch that matches `pattern`: in `subdirectory`, then above it."""
     build_folder = tree / subdirectory
     parents = (parent for parent in build_folder.parents if parent.is_relative_to(tree))
     for folder, name in product((build_folder, *parents), _BUILD_FILES):
@@ -114,7 +114,7 @@ def explain_log(
     profile: Profile | None = None,
     stage: Stage | None = None,
 ) -> FailureExplanation:
-    """Explain a log. `profile` is None for another build's log, `facts` is None if unknown.
+    """Explain a log. `profile` is None if another build wrote it; `facts` is None if unknown.
 
     Without a profile, the remedy contains no fact of this host and no torchyard command.
     """
@@ -141,7 +141,7 @@ def explain_error(
 ) -> FailureExplanation | None:
     """Explain why `stage` failed with `error`; add the explanation to `error` and return it.
 
-    Writes the facts of the run beside the log. Returns None if no command with a log failed.
+    Writes the facts of the run beside the log. Returns None if `error` has no log of a command.
     """
     failed: BaseException | None = error
     while failed is not None and not isinstance(failed, CommandFailedError):
@@ -174,8 +174,8 @@ def _add_explanation(
 ) -> None:
     """Add the cause, remedy and log lines of `explanation` to `error`.
 
-    The hint of `error` is kept, unless the hint names one of the failures `slugs`, but the facts of
-    the run show a different failure.
+    A hint of `error` is replaced only if the facts of the run show one failure, but the hint names
+    another failure in `slugs`.
     """
     error.diagnosis, error.log = explanation.document, str(explanation.log)
     error.excerpt = explanation.excerpt
@@ -193,10 +193,10 @@ def _add_explanation(
 
 
 def _read_compiler(stage: Stage, deps: PurePath) -> str:
-    """Return path and version of the C++ compiler in the manifest `deps`.
+    """Return the path and version of the C++ compiler in the manifest `deps`.
 
-    Return an empty string without the manifest, or if the `env` of an extension sets CXX. The `env`
-    of a wheel job is the path of a manifest and sets nothing.
+    Return an empty string if there is no manifest, or if the `env` of an extension sets CXX. The
+    `env` of a wheel job is the path of a manifest and sets nothing.
     """
     env = getattr(stage.job, "env", None)
     if isinstance(env, Mapping) and "CXX" in env:
@@ -215,7 +215,7 @@ _OLDEST_GCC = 9  # the oldest gcc-N to search for
 def build_profile_placeholders(
     profile: Profile, stage: Stage | None, facts: RunFacts | None
 ) -> dict[str, str]:
-    """Return the placeholder values for a log of `profile`; `stage` is None if unknown."""
+    """Return the values for placeholders in remedies. `stage` and `facts` are None if unknown."""
     choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
     build, settings_file = Path(layout.build), _LOCAL_FILE  # config/local.yaml if it is used
     if not any(place.startswith(_LOCAL_FILE) for place in profile.loaded.origin.values()):
@@ -257,7 +257,7 @@ def build_profile_placeholders(
 
 
 def suggest_other_torch(profile: Profile) -> str:
-    """Suggest settings that planning accepts, for a torch wheel without code for a target GPU."""
+    """Suggest settings to use when the torch wheel has no code for a target GPU."""
     settings, host, knowledge = profile.loaded.settings, profile.host, profile.knowledge
     return format_wheel_alternatives(settings, host, knowledge) or (
         "set torch.index or torch.version to a wheel with code for that GPU, or remove the GPU "

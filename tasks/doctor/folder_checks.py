@@ -24,7 +24,7 @@ _PLACES_OF_BUILD = {"environment", "wheels", "caches", "temporary files"}
 
 
 def _describe_disk(disk: Disk) -> str:
-    """Return the folders on a disk as text. "the build" includes its environment and wheels."""
+    """Return the folders on a disk as text. "the build" implies its environment and wheels."""
     names = {"build": "the build", "environment": "its environment"}
     hidden = _PLACES_OF_BUILD if "build" in disk.holds else set()
     places = sorted(disk.holds, key=lambda place: place != "build")
@@ -38,7 +38,7 @@ def compute_disk_usage(disks: Iterable[Disk], disk_usage: DiskUsage) -> dict[Dis
 
 
 def format_disk_usage(disks: Iterable[Disk], disk_usage: DiskUsage | None) -> str:
-    """Return `3.2 GiB to 18 GiB of disk for the build, 1.2 GiB for install.into`; "" if unknown."""
+    """Return text such as `3 GiB of disk for the build, 1 GiB for install.into`, "" if unknown."""
     usage = compute_disk_usage(disks, disk_usage) if disk_usage else {}
     if len(usage) == 1:
         return f"{format_size_range(*next(iter(usage.values())))} of disk"
@@ -120,7 +120,7 @@ def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> CheckResult:
 
 
 def _check_paths(s: HostFacts, profile: Profile | None) -> Results:
-    """Check the paths of Python and the checkout for spaces and, on Windows, for non-ASCII."""
+    """Check that the paths of Python and the checkout have no spaces and, on Windows, are ASCII."""
     windows = s.host.system == "windows"
     has_problem = False
     for what, path in (("the checkout", str(s.root)), ("Python", s.host.python.path)):
@@ -232,7 +232,7 @@ def _report_missing_submodules(
     """Report empty submodules: a problem if the extension needs one of them, else a warning.
 
     An extension needs a submodule that contains it, or that config/knowledge/extensions.yaml lists.
-    A fork may not need the other submodules. `optional` extensions only get a warning.
+    Whether it needs others is unknown. `optional` extensions only get a warning.
     """
     extension = knowledge.extensions.get(missing.extension)
     required = [missing.source / path for path in (extension.submodules if extension else ())]

@@ -22,7 +22,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def list_disks(request: ProbeRequest) -> Iterator[Disk]:
-    """Yield the disks that a build writes to. The `path` of a disk is its first folder in use."""
+    """Yield the disks that a build writes to. The `path` of a disk is the first folder on it."""
     mounts = tuple(list_mounts())
     places_by_device: dict[int, list[tuple[str, PurePath, Path]]] = {}
     for label, path in _list_written_places(request):
@@ -67,7 +67,7 @@ def list_mounts() -> Iterator[tuple[Path, str]]:
 
 
 def find_filesystem_type(place: Path, known: tuple[tuple[Path, str], ...]) -> str:
-    """Return the filesystem type of `place`, "" if unknown; `known` has the mounts."""
+    """Return the filesystem type of `place`, or "". `known` are the mounts, deepest path first."""
     real = place.resolve()
     if sys.platform == "win32":
         import psutil  # noqa: PLC0415 - not at load
@@ -102,7 +102,7 @@ def read_long_paths_setting() -> bool | None:
 
 
 def find_leftovers(request: ProbeRequest) -> Iterator[Leftover]:
-    """Yield the leftovers of all profiles, which share memory and may share a source tree."""
+    """Yield the leftovers of all profiles, because they share memory and perhaps a source tree."""
     import psutil  # noqa: PLC0415 - not at load
 
     build = Path(request.build) if request.build else None
@@ -124,7 +124,7 @@ def find_unsafe_paths(request: ProbeRequest) -> tuple[UnsafePath, ...] | None:
     """Return the folders of the build and on PATH that other users may write to.
 
     Filesystems without file owners (Windows disks in WSL, USB sticks) are skipped, because all
-    files there seem to be writable by everyone. Return None on a system without such permissions.
+    files there seem to be writable by everyone. Return None on a system that is not POSIX.
     """
     if os.name != "posix":
         return None
@@ -157,10 +157,10 @@ _NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.M | re.I)  # git neve
 def find_missing_submodules(
     request: ProbeRequest,
 ) -> tuple[host_facts.MissingSubmodules, ...] | None:
-    """Return the missing submodules of the user's extensions, None without a profile.
+    """Return the missing submodules of extensions in the user's folders, None without a profile.
 
-    Submodules are searched in the folder that is built, in the folder that is copied, and in the
-    git work tree around them.
+    The search covers the folder to build, the folder that is copied for the build, and the git work
+    tree around the folder to build.
     """
     found = []
     for extension, copied, built in request.own:

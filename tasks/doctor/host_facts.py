@@ -22,7 +22,7 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Tool:
-    """A program; `path` is "" if not found. `why` is a reason or an error, `todo` the hint."""
+    """A program; `path` is "" if not found. `why` explains the choice or error, `todo` the fix."""
 
     path: str = ""
     version: str = ""
@@ -44,7 +44,7 @@ class VisualStudio:
 class Disk:
     """A disk that a build writes to. `kind` is the filesystem type.
 
-    `holds` are labels of the folders on the disk ("build", "wheels"), `path` is the first folder.
+    `holds` are labels of the folders on the disk ("build", "wheels"); `path` is the first folder.
     """
 
     holds: tuple[str, ...]
@@ -109,7 +109,7 @@ class ShadowingTorch:
 
 @dataclass(frozen=True)
 class InstalledExtension:
-    """An installed package with the name of an extension; `indexed` means from a package index."""
+    """An installed package with an extension's name; `indexed` if it is from a package index."""
 
     name: str
     version: str
@@ -119,7 +119,7 @@ class InstalledExtension:
 
 @dataclass(frozen=True)
 class BuildTorch:
-    """The torch to build extensions for ("" if missing), and `says`, its compiler requirements."""
+    """The torch to build extensions for; `version` is "" if missing. `says` has compiler rules."""
 
     version: str = ""
     cuda: str | None = None
@@ -128,7 +128,7 @@ class BuildTorch:
 
 @dataclass(frozen=True)
 class MissingSubmodules:
-    """The empty submodules in `tree`, a git clone if `cloned`; `source` is the folder to build."""
+    """Empty submodules of `tree`, a git clone if `cloned`. The extension is built in `source`."""
 
     extension: str
     source: PurePath
@@ -148,10 +148,10 @@ class UnmergedCheckout:
 
 @dataclass(frozen=True)
 class RequiredUrl:
-    """A URL that a build needs; `answers` is True if its host accepted a connection.
+    """A URL that a build needs for `subject`. `answers` is True if its host accepted a connection.
 
-    After the connection test, `url` has no secrets. The index in the user's uv or pip settings
-    replaces a `usual` (default) index. `instead_of` is the URL that a mirror replaced.
+    After the connection test, `url` contains no secrets. The index in the user's uv or pip settings
+    replaces a default index (`usual`). `instead_of` is the URL that a mirror replaced.
     """
 
     subject: str
@@ -166,12 +166,13 @@ class RequiredUrl:
 class ProbeRequest:
     """The subjects that the probes inspect. Paths are absolute.
 
-    `build` is the build folder, None without a profile. `torch` is the folder of an existing torch,
-    None if torch will be installed into `venv`. `begun` are files that exist only after the build
-    has started. `into` is the setting install.into, `installed` the manifest that an install
-    writes. `sources` has name and folder of each extension, which may not be fetched yet. `own` has
-    the extensions in the user's folders: name, folder, and the subfolder that is built. `checkouts`
-    has the user's folders of PyTorch and extensions, each with its settings key.
+    `places` has a label and a path for each folder that a build writes to. `build` is the build
+    folder, None without a profile. `torch` is the folder of an existing torch, None if torch will
+    be installed into `venv`. `begun` are files that exist only after the build has started. `into`
+    is the setting install.into, and `installed` the manifest that an install writes. `sources` has
+    the name and the folder of each extension; the folder may not exist yet. `own` has the
+    extensions in the user's folders: name, folder, and the subfolder that is built. `checkouts` has
+    the user's folders of PyTorch and extensions, each with its settings key.
     """
 
     root: PurePath
@@ -197,12 +198,12 @@ class HostFacts:
     """The facts about a host that the checks read.
 
     `systems` are names that select a package manager (`ubuntu`, `debian`). `begun` is True if the
-    build already uses most of its disk space. `python_bits` belongs to the target interpreter.
-    `glibc` is empty without glibc (musl, Windows). `cmake` and `ninja` are found in the build
-    environment, else on PATH, and `setuptools` only in the build environment. `without_cuda` are
-    the extensions without CUDA sources. `reach` has the required URLs, `hands_on` the program that
-    sends compilations to the `workers`. `proxies` has host and port by variable, empty if the
-    variable has no host.
+    build already uses most of its disk space. `python_bits` is 32 or 64, for the target
+    interpreter. `glibc` is empty without glibc (musl, Windows). `cmake` and `ninja` are found in
+    the build environment, else on PATH, and `setuptools` only in the build environment.
+    `without_cuda` are the extensions without CUDA sources. `reach` has the required URLs.
+    `hands_on` is the program that sends compilations to the `workers`. `proxies` maps each proxy
+    variable to HOST:PORT, or to "" if the variable contains no host.
     """
 
     host: Host

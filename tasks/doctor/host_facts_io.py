@@ -92,7 +92,7 @@ def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[
 
 
 def _apply_user_index(required: RequiredUrl) -> RequiredUrl:
-    """Return `required`; the index of the user's uv or pip settings replaces a default index."""
+    """Return `required`, with the user's uv or pip index in place of a default index (`usual`)."""
     if not required.usual:
         return required
     pip_index = "" if required.instead_of else package_indexes.find_pip_index()

@@ -116,7 +116,7 @@ def _compiles_torch(profile: Profile | None) -> bool:
 
 
 def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckResult:
-    """Check the swap space, which linking, or jobs larger than estimated, may need."""
+    """Check the swap space. Linking may need it, and so may jobs that are larger than estimated."""
     if memory.swap_mib is None:
         return report_unchecked("swap", "this system does not report the size of its swap")
     message = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
@@ -242,7 +242,7 @@ def check_build_tools(s: HostFacts, profile: Profile | None, knowledge: Knowledg
 
 
 def find_deps_job(profile: Profile | None) -> DepsJob | None:
-    """Return the job of the `deps` stage, None without a profile or such a stage."""
+    """Return the job of the `deps` stage, or None without a profile or without this stage."""
     stages = profile.plan.find_stages("deps") if profile else ()
     return next((stage.job for stage in stages), None)
 
@@ -305,7 +305,7 @@ def _check_ninja(s: HostFacts, profile: Profile | None) -> CheckResult:
 
 
 def is_in_build_folder(path: str, profile: Profile | None) -> bool:
-    """Return True if the program `path` is in the build directory, False without a profile."""
+    """Return True if a profile is given and the program `path` is in its build folder."""
     build = profile.layout.build if profile else None
     return build is not None and type(build)(path).is_relative_to(build)
 

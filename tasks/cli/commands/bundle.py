@@ -1,4 +1,4 @@
-"""`doit bundle`: collect everything this profile is built from in one folder or archive.
+"""`doit bundle`: copy everything that this profile is built from to one folder or archive.
 
 The checkout itself (torchyard, settings, patches, sources inside the checkout) is not included.
 """
@@ -25,7 +25,7 @@ from tasks.system.output import print_report, print_warning, show_progress
 def run(subject: SelectedProfile, dest: str = "") -> None:
     """Write the bundle to `dest`, a folder or a FILE.tar.
 
-    Raises `TorchyardError` if no build is finished, or if it differs from torchyard.lock.
+    Raises `TorchyardError` if no build is finished, or if the build differs from torchyard.lock.
     """
     if not dest:
         hint = "name a folder or FILE.tar: doit bundle --dest PATH"
@@ -49,7 +49,7 @@ def run(subject: SelectedProfile, dest: str = "") -> None:
 
 
 def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> LockSection:
-    """Return the lock section of the build. Raises `TorchyardError` if torchyard.lock differs."""
+    """Return the build's lock section; raise `TorchyardError` if it differs from torchyard.lock."""
     for name, reason in finished.left_out.items():
         consequence = "the bundle lacks this extension, which cannot be built offline"
         print_warning(f"{name} is optional and was not built ({reason}): {consequence}")

@@ -20,7 +20,7 @@ from tasks.system.screen import print_labeled_text
 
 @dataclass(frozen=True)
 class StageFailure:
-    """One or more stages that failed with the same error. `error` is {} if only a log is known."""
+    """Stages that failed with one error. If only a log is known, `stage` and `error` are empty."""
 
     stage: str
     log: Path | None
@@ -28,7 +28,7 @@ class StageFailure:
 
 
 def _find_failures(subject: SelectedProfile) -> Iterator[StageFailure]:
-    """Yield the failures of the newest run. If it has none, yield the newest log instead."""
+    """Yield the failures of the newest run. If this run has none, yield one for the newest log."""
     newest = next(run_record_io.read_runs(subject.build / "records" / "runs"), None)
     groups: dict[tuple[str, str], list[StageRun]] = {}
     for stage in newest.stages if newest else ():
@@ -44,7 +44,7 @@ def _find_failures(subject: SelectedProfile) -> Iterator[StageFailure]:
 
 
 def _find_newest_log(subject: SelectedProfile) -> Path | None:
-    """Return the newest log of an unfinished stage. Without a plan, every stage counts."""
+    """Return the newest log of an unfinished stage, or of any stage if the profile is broken."""
     logs = (subject.build / "logs").glob("*.log")
     if subject.opened:
         stages = subject.opened.plan.stages
@@ -57,7 +57,7 @@ _DIAGNOSIS_KEY_WIDTH = 13
 
 
 def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
-    """Print the diagnosis of the file `log`, or of the last failure and the current problems."""
+    """Explain the file `log`. If it is "", explain the last failure and the current problems."""
     problems = [] if log else list(_list_current_problems(subject))
     failures = [StageFailure("", Path(log))] if log else list(_find_failures(subject))
     if not failures and not problems:

@@ -1,4 +1,4 @@
-"""`doit doctor`: find what could stop this profile on this machine before anything is built."""
+"""`doit doctor`: check, before a build, what could make it fail on this machine."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -24,7 +24,7 @@ _FINDING_INDENT = 28  # width of the columns before the finding
 
 
 def format_check_table(found: Iterable[CheckResult], columns: int) -> Iterator[str]:
-    """Yield the lines of a table of check results. Commands stay on one line for copying."""
+    """Yield the lines of a table of check results. Commands to copy are not wrapped."""
     width = max(columns, _FINDING_INDENT + 30)
     before = ""
     for result in found:
@@ -47,7 +47,7 @@ _MANDATORY_CHECKS = frozenset[CheckId]({"compiler", "git"})  # stages cannot run
 def run(
     subject: SelectedProfile, json: str = "", accept: bool = False, verbose: bool = False
 ) -> None:
-    """Print the results of the checks. Raises `TorchyardError` if there is a problem."""
+    """Print the results; raise `TorchyardError` for problems. `accept` first pins host facts."""
     if accept and _accept_host(subject) and not subject.opened:
         hint = add_profile_argument("run doit doctor again to check it", subject.name)
         print_report(f"the profile could not be loaded with the earlier GPUs and toolkits: {hint}")

@@ -41,7 +41,7 @@ _CHANGED_REASON = "an output or input of the stage was changed"
 class Verdict:
     """What a build would do with a stage, and why. `preview` is set only for a `compile` stage.
 
-    A stage `may run` if an earlier stage runs, which may or may not change the stage's inputs.
+    `may run` means that the stage runs only if an earlier stage changes an input of this stage.
     """
 
     stage: str
@@ -108,7 +108,7 @@ def show_decisions(rows: Iterable[decisions.Decision]) -> None:
 def _read_deps_results(
     plan: Plan, found: Iterable[Verdict]
 ) -> tuple[()] | tuple[DepsManifest, CompilerCache, Environment | None]:
-    """Return the results of the `deps` stage, or an empty tuple if they are not up to date."""
+    """Return the toolchain, compiler cache and environment, or () if `deps` is not up to date."""
     deps, env = (next(one for one in plan.stages if one.kind == kind) for kind in ("deps", "env"))
     if any(one.stage == deps.name and one.verdict != "up to date" for one in found):
         return ()

@@ -1,4 +1,4 @@
-"""`doit history`: print one line per run, the newest last, also if the profile is broken."""
+"""`doit history`: print one line per run, the newest last, even if the profile has errors."""
 
 import datetime
 from contextlib import suppress

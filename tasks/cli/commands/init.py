@@ -51,14 +51,14 @@ def is_interactive() -> bool:
 
 @dataclass(frozen=True)
 class _Interview:
-    """The questions of `doit init`, asked if `ask` is True. `given` has the options' values."""
+    """The four questions, asked if `ask` is True. `given` maps each option to a value or ""."""
 
     given: Mapping[str, str]
     known: init_answers.InitFacts
     ask: bool
 
     def collect_answers(self) -> init_answers.Answers:
-        """Return the answers, updated from the command-line options and the typed answers."""
+        """Return the default answers, replaced where an option or the user gave another answer."""
         text = _INTRODUCTION
         if not self.ask:
             unset = ", ".join(f"--{name}" for name, value in self.given.items() if not value)
@@ -94,10 +94,10 @@ class _Interview:
     def _answer(
         self, option: str, title: str, facts: Iterable[str], default: str, parse: Callable[[str], T]
     ) -> T | None:
-        """Return the parsed option or answer, or None for the default.
+        """Return the parsed value of the option or the typed answer, or None for the default.
 
-        `facts` are lines shown below the title: a text, or a word, a tab and the meaning of the
-        word. If the default is empty, the user must type an answer.
+        Each of the `facts`, which are shown below the title, is a plain text, or a word and its
+        meaning with a tab in between. If the default is empty, the user must type an answer.
         """
         if text := self.given[option]:
             try:
@@ -188,6 +188,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 ) -> None:
     """Ask the questions, plan with the answers, and write config/local.yaml.
 
+    `card` (GPUs), `way` (strategy), `extensions` and `into` (install target) replace questions.
     Raises `TorchyardError` and writes nothing if an answer is invalid.
     """
     path, profile = subject.root / LOCAL_SETTINGS_PATH, format_profile_argument(subject.name)
@@ -242,9 +243,9 @@ def _add_companions(
 def _plan_with_answers(
     subject: SelectedProfile, text: str, knowledge: Knowledge
 ) -> tuple[Profile | None, TorchyardError | None]:
-    """Return the profile, planned with `text` as config/local.yaml, and None.
+    """Plan the profile with `text` as config/local.yaml; return the profile and None.
 
-    If the profile has the same error without this file, return None and the error. Raises
+    If planning fails with the same error without this file, return None and the error. Raises
     `TorchyardError` if the file causes the error.
     """
 
@@ -267,7 +268,7 @@ def _plan_with_answers(
 
 
 def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
-    """Write the file. Raises `TorchyardError` if a different file exists and `force` is not set."""
+    """Write the file. Raises `TorchyardError` if it exists with other text and `force` is False."""
     before = read_yaml_text(path, LOCAL_SETTINGS_PATH) if path.is_file() else None
     if before == text:
         print_report(f"{LOCAL_SETTINGS_PATH} already has these settings")

@@ -57,8 +57,8 @@ ExtensionEntry = str | Mapping[str, str]  # a known name, or a name with its pat
 class Answers:
     """The answers to the four questions. A key whose answer is None or "" is not written.
 
-    `python` is the interpreter that has torch, or whose release the build must match; `into` is the
-    install target. `companions` come from the old file or the install target.
+    `python` is the interpreter that has torch, or one with the Python release to build for. `into`
+    is the install target. `companions` come from the old file or from the install target.
     """
 
     gpus: tuple[str, ...] | str | None = None
@@ -70,7 +70,7 @@ class Answers:
 
 
 def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
-    """Return the GPUs in text such as `RTX 5090, 8.9`. The result is empty for `cpu`."""
+    """Return the GPUs in a text such as `RTX 5090, 8.9`; () for `cpu`, and "auto" for `auto`."""
     if text.strip().lower() in {"cpu", *_NONE_WORDS}:
         return ()
     if text.strip().lower() == "auto":
@@ -90,7 +90,7 @@ def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
 
 
 def parse_strategy(text: str) -> str:
-    """Return the strategy that the text names. Raises `SettingsError` if there is no such one."""
+    """Return the strategy that the text names. Raises `SettingsError` if the name is unknown."""
     word = text.strip().lower()
     if word not in STRATEGIES:
         message = f'"{text}" is not a strategy{format_did_you_mean(word, STRATEGIES)}'
@@ -99,7 +99,7 @@ def parse_strategy(text: str) -> str:
 
 
 def parse_extensions(text: str, knowledge: Knowledge, root: Path) -> tuple[ExtensionEntry, ...]:
-    """Return the extensions in a comma-separated list, which may be `none`.
+    """Return the extensions in a comma-separated list; `none` means an empty list.
 
     An item is a known name, a folder, a git URL, or `3dgs` for the two extensions of Gaussian
     Splatting. Raises a `SettingsError` with a hint for any other item.
@@ -173,11 +173,11 @@ _NEW_GPUS = ("RTX 5090", "RTX 5080", "RTX 5070 Ti", "RTX 5060 Ti", "RTX PRO 6000
 
 @dataclass(frozen=True)
 class InitFacts:
-    """The facts from which the questions and the default answers are made.
+    """The facts for the questions and the default answers of `doit init`.
 
-    `settings` are the default settings if the profile is broken. `has_companion_settings` is True
-    if companion packages are set outside config/default.yaml. `local_companions` are those set in
-    config/local.yaml, or None if that file sets none.
+    `build` is the build folder as text. `settings` are the default settings if the profile is
+    broken. `has_companion_settings` is True if companion packages are set outside
+    config/default.yaml. `local_companions` are those in config/local.yaml, None if it sets none.
     """
 
     root: Path
@@ -201,7 +201,7 @@ class InitFacts:
 
     @property
     def default_gpus(self) -> tuple[str, ...]:
-        """Return the GPUs of the profile, else of this machine, else a default GPU."""
+        """Return the profile's GPUs; with `auto`, those of this machine, or a default GPU."""
         if self.settings.target.gpus != "auto":
             return self.settings.target.gpus
         return self.visible_gpus or (shorten_gpu_name(self.knowledge.default_gpu),)
@@ -219,7 +219,7 @@ class InitFacts:
 
 
 def gather_init_facts(subject: SelectedProfile) -> InitFacts:
-    """Return the facts for `doit init`. GPUs are detected again: pinned ones may be outdated."""
+    """Return the facts for `doit init`. GPUs are detected again, because the pin may be old."""
     config, settings = subject.root / "config", Settings()
     with suppress(TorchyardError):  # the error is reported when the answers are planned
         settings = load_settings(config, subject.name, os.environ, "").settings
@@ -255,10 +255,10 @@ def build_default_answers(known: InitFacts) -> Answers:
 
 
 def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answers:
-    """Return the answers with an interpreter: `text` is its path, or the folder of its environment.
+    """Return `answers` with an interpreter; `text` is its path, or the path of its environment.
 
-    With the strategy `existing`, this interpreter has torch. Otherwise it is the install target,
-    and the build targets its Python release. Raises `TorchyardError` if it cannot be inspected.
+    With the strategy `existing`, this interpreter has torch. With others, it is the install target,
+    and the build is for its Python release. Raises `TorchyardError` if it cannot be inspected.
     """
     target = str(Path(text).expanduser())
     if (folder := known.root / target).is_dir():
@@ -277,7 +277,7 @@ def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answe
 
 
 def format_strategy_cost(option: StrategyOption, disks: tuple[Disk, ...]) -> str:
-    """Return the cost on this machine, as in `about 3 h, 6.2 GiB of disk`, as far as known."""
+    """Return the known cost on this machine as in `about 3 h, 6.2 GiB of disk`, "" if unknown."""
     cost = option.cost.scale_to_cores(capacity.count_usable_cores())
     time = f"about {format_rough_duration(sum(cost.seconds) / 2)}" if cost.seconds else ""
     return ", ".join(filter(None, (time, format_disk_usage(disks, cost.disk_usage))))

@@ -23,9 +23,9 @@ from tasks.system.profile_hint import add_profile_to_errors, format_profile_argu
 
 
 def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> None:
-    """Write the torchyard.lock section of this profile, or those of all its matrix entries.
+    """Write the torchyard.lock section of this profile, or a section for each matrix entry.
 
-    `check` only compares lock and build; `update` only writes new commits of the locked refs.
+    `check` only compares the lock with the build; `update` only writes new commits of locked refs.
     Raises `TorchyardError` if no build is finished, or if `check` finds a difference.
     """
     names = _list_build_names(subject)
@@ -46,7 +46,7 @@ def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> 
 
 
 def _list_build_names(subject: SelectedProfile) -> list[str]:
-    """Return the matrix entries, and this profile if it is built, locked, or has no matrix."""
+    """Return all matrix entries, plus this profile if it is built or locked or has no matrix."""
     name, entry = split_profile_name(subject.name)
     if entry:
         return [subject.name]
@@ -60,7 +60,7 @@ def _list_build_names(subject: SelectedProfile) -> list[str]:
 def _lock_matrix_entry(
     subject: SelectedProfile, name: str, *, check: bool, update: bool
 ) -> Literal["done", "failed", "impossible"]:
-    """Lock or compare a matrix entry. Return "impossible" if it cannot be built here."""
+    """Lock a matrix entry, or check its lock. "impossible" means that it cannot be built here."""
     try:
         with add_profile_to_errors(name):
             # parse first: a damaged file is an error even if the entry cannot be built

@@ -29,7 +29,7 @@ _MAX_NAMED_RUNS = 5  # runs listed in an error
 
 
 def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "") -> None:
-    """Write the report of `run` (or the last run with work) to `out`, compared with `against`."""
+    """Write the report of `run`, or the last run with work, to `out`. Compare it with `against`."""
     build = subject.build
     records = build / "records" / "runs"
     chosen, newest, earlier = _select_run(records, run)
@@ -66,7 +66,7 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
 
 
 def _select_run(records: Path, name: str) -> tuple[Run, bool, Iterator[Run]]:
-    """Return the run, whether no later run did any work, and the earlier runs."""
+    """Return the run `name` (or the newest), whether it is the last with work, and earlier runs."""
     runs = read_runs(records)
     if not name:
         first = next(runs, None)

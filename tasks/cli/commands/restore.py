@@ -1,6 +1,6 @@
 """`doit restore`: restore what this profile replaced in the user's environment.
 
-The backup in build/PROFILE/replaced determines what to restore: the settings may have changed.
+What to restore is read from build/PROFILE/replaced, because the settings may have changed.
 """
 
 from pathlib import Path

@@ -22,7 +22,7 @@ from tasks.wheels.wheel_inspection_io import inspect_wheel
 
 
 def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -> None:
-    """Print the check results of each wheel. Raises `ValidationFailedError` if a check failed."""
+    """Print the check results of all wheels. Raises `ValidationFailedError` if a check failed."""
     paths = [Path(one) for one in (wheel, *wheels) if one]
     if not paths:
         raise TorchyardError("no wheel is named", hint="name it: doit verify wheelhouse/NAME.whl")
@@ -56,7 +56,7 @@ def _create_code_reader(subject: SelectedProfile) -> MachineCodeReader:
 
 
 def _find_recorded_wheel(subject: SelectedProfile, wheel: Path) -> RecordedWheel:
-    """Return the record of the wheel of the same name in the manifests of this profile."""
+    """Return the record of `wheel`, found by its file name in the manifests of this profile."""
     if subject.opened is None:
         return RecordedWheel(why=f"profile {subject.name} cannot be loaded")
     plan = subject.opened.plan

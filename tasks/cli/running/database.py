@@ -17,7 +17,7 @@ _DAMAGE_MESSAGES = ("malformed", "not a database")
 
 
 class Database:
-    """A storage backend for doit, with one mapping per task. `dump` saves them to the file."""
+    """A storage backend for doit, with one mapping per task. `dump` saves all mappings."""
 
     def __init__(self, name: str, codec: Any) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class Database:
 
     @contextmanager
     def _warn_on_error(self, verb: str) -> Iterator[None]:
-        """Print a warning for the first error of a database or of its data; ignore later errors."""
+        """Catch database errors, and print a warning for the first. `verb` says what failed."""
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError) as error:
@@ -112,7 +112,7 @@ def connect(name: str) -> sqlite3.Connection:
 
 
 def set_aside_damaged_database(path: Path) -> None:
-    """Rename a damaged database to NAME.damaged and print a warning, unless renaming fails."""
+    """Rename a damaged database to NAME.damaged and print a warning; do nothing if this fails."""
     try:
         if not path.is_file() or not _is_damaged(path):
             return

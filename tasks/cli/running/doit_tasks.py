@@ -1,7 +1,7 @@
 """Convert stages to doit tasks.
 
-doit 0.37 requires one `config_changed` per task, absolute paths as text in both targets and
-file_deps, new dicts in each call, and that no manifest exists while an action runs.
+doit 0.37 has four requirements: one `config_changed` per task; absolute paths, as text, in targets
+and file_deps; new dicts in each call; no existing manifest while an action runs.
 """
 
 import os
@@ -21,7 +21,7 @@ DoitTask = dict[str, Any]
 
 
 def resolve_user_path(path: str) -> str:
-    """Return the absolute path for a path that the user typed, and an empty text unchanged.
+    """Return the absolute path of a path that the user typed, or "" for an empty text.
 
     A relative path starts where doit was started, because `doit -f` changes the current folder.
     """

@@ -46,10 +46,10 @@ _NOT_WRITABLE_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 class Session:
     """The state of one run of a profile.
 
-    The first stage that must run calls `gate`, the checks before a build. `refusal` is the message
-    of a failed check, or "". `busy` is True if another run holds the lock of the build folder.
-    `attempt` runs the action of a stage and returns the outputs and a description of the automatic
-    fix. `selected` are the requested tasks; the set is empty until doit has read them.
+    `gate` runs the checks before a build, and `pin` stores the host facts. `refusal` says why no
+    stage can start, or is "". `busy` is True if another run holds the lock of the build folder.
+    `attempt` runs the action of a stage, and returns the outputs and the description of an
+    automatic fix. `selected` are the requested tasks; the set is empty until doit has read them.
     """
 
     plan: Plan
@@ -79,7 +79,7 @@ class Session:
 
 
 def execute_stage(session: Session, stage: Stage) -> TaskFailed | None:
-    """Run a stage; return its failure or None. An extension also starts all requested others."""
+    """Run a stage; return a failure or None. For an extension, also start all requested ones."""
     if refusal := _find_refusal(session, stage):
         session.record.record_refusal(stage.name, refusal.get_msg())
         return refusal
@@ -220,9 +220,9 @@ def _find_parallel_stages(session: Session) -> ParallelStages:
 
 
 def is_due(stage: Stage) -> bool:
-    """Return True if a manifest of the stage is missing, or if something changed since its record.
+    """Return True if a manifest of the stage is missing, or if anything differs from its record.
 
-    If the manifests exist without a record, return False: doit decides when it reaches the stage.
+    Return False for manifests without a record, because doit decides when it reaches the stage.
     """
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
@@ -256,7 +256,7 @@ _POLL_SECONDS = 0.5  # on Windows, an interrupt is noticed only when a wait ends
 
 @dataclass
 class ParallelStages:
-    """A runner of stages in at most `most` threads. `stopped` returns True after an interrupt."""
+    """A runner that calls `act` for due stages in up to `most` threads, until `stopped` is True."""
 
     stages: tuple[Stage, ...]
     act: Callable[[Stage], TaskFailed | None]

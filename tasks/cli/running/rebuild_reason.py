@@ -21,7 +21,7 @@ def format_rebuild_reason(stage: Stage) -> str:
 
 
 def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
-    """Return the differences between torchyard.lock and the results of the stage, if it has any."""
+    """Return how the results of the stage differ from torchyard.lock, or () if they match it."""
     module = load_stage_module(stage, "up_to_date") if stage.uptodate_check == "stale" else None
     if module and hasattr(module, "list_unlocked"):
         with suppress(TorchyardError):
