@@ -34,7 +34,7 @@ def list_decisions(
 ) -> Iterator[Decision]:
     """Yield the decisions in the order of their dependencies.
 
-    `deps`, `cache` and `environment` are None until the `deps` stage has run.
+    `deps`, `cache` and `environment` are `None` until the `deps` stage has run.
     """
     resolution, plan, build = profile.choice, profile.plan, profile.loaded.settings.build
     yield Decision("strategy", resolution.strategy, resolution.strategy_why)
@@ -116,7 +116,7 @@ class StageCost:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """The estimated cost of a build. Unknown costs are None. `by` is the source of the estimate.
+    """The estimated cost of a build. Unknown costs are `None`. `by` is the source of the estimate.
 
     `disk` is the disk usage as text. `unknown` are the stages without an estimate. `at_most` is
     True if the cost includes stages that might be skipped.
@@ -165,7 +165,7 @@ def estimate_compile_seconds(
 ) -> float | None:
     """Return the seconds to compile `objects` files, scaled from the last full build in `runs`.
 
-    `objects` is None for all files. Return None if `runs` has no full build.
+    `objects` is `None` for all files. Return None if `runs` has no full build.
     """
     full_builds = [run for run in runs if run["decision"] in {"configure", "wipe"}]
     if not full_builds:

@@ -72,7 +72,7 @@ class InstalledToolkit:
 
 @dataclass(frozen=True)
 class InstalledTorch:
-    """The torch of an interpreter, as torch/version.py has it; `cuda` is None for a CPU torch."""
+    """The torch of an interpreter, as torch/version.py has it; `cuda` is `None` for a CPU torch."""
 
     version: str
     cuda: str | None

@@ -76,7 +76,7 @@ class FailureMatch:
 class ParsedLog:
     """The lines of the log at `path`, with the failures that match each line.
 
-    The log is parsed and matched only once for all callers. `path` is None if it is not a file.
+    The log is parsed and matched only once for all callers. `path` is `None` if it is not a file.
     """
 
     def __init__(self, raws: Iterable[RawLine], path: PurePath | None = None) -> None:

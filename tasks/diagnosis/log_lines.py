@@ -161,7 +161,7 @@ class LogLine:
     """A line of a log after cleaning.
 
     `unit` is the Ninja edge or MSBuild project that printed the line, "" if none. `failed` says
-    whether the Ninja edge failed; it is None if `unit` is not a Ninja edge.
+    whether the Ninja edge failed; it is `None` if `unit` is not a Ninja edge.
     """
 
     number: int

@@ -215,7 +215,7 @@ def check_host(
     knowledge: Knowledge,
     checks: Collection[CheckId] = ALL_CHECK_IDS,
 ) -> tuple[CheckResult, ...]:
-    """Return the results of `checks`. `profile` is None if the profile could not be opened."""
+    """Return the results of `checks`. `profile` is `None` if the profile could not be opened."""
     results = (found for check in _CHECKS for found in check(s, profile, knowledge))
     selected = [found for found in results if found.id in checks]
     return tuple(sorted(selected, key=lambda found: CHECK_IDS.index(found.id)))

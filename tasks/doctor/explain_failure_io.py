@@ -114,7 +114,7 @@ def explain_log(
     profile: Profile | None = None,
     stage: Stage | None = None,
 ) -> FailureExplanation:
-    """Explain a log. `profile` is None if another build wrote it; `facts` is None if unknown.
+    """Explain a log. `profile` is `None` if another build wrote it; `facts` is `None` if unknown.
 
     Without a profile, the remedy contains no fact of this host and no torchyard command.
     """
@@ -215,7 +215,7 @@ _OLDEST_GCC = 9  # the oldest gcc-N to search for
 def build_profile_placeholders(
     profile: Profile, stage: Stage | None, facts: RunFacts | None
 ) -> dict[str, str]:
-    """Return the values for placeholders in remedies. `stage` and `facts` are None if unknown."""
+    """Return the values for placeholders in remedies. `stage` and `facts` are `None` if unknown."""
     choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
     build, settings_file = Path(layout.build), _LOCAL_FILE  # config/local.yaml if it is used
     if not any(place.startswith(_LOCAL_FILE) for place in profile.loaded.origin.values()):

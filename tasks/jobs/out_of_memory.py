@@ -14,7 +14,7 @@ _MAX_RETRIES = 3  # with fewer jobs, after the first attempt
 
 @dataclass(frozen=True)
 class KilledAttempt:
-    """A build attempt in which compilers were killed. A field is None if its value is unknown.
+    """A build attempt in which compilers were killed. A field is `None` if its value is unknown.
 
     `memory_short` is True if memory was short, `names_memory` if a compiler reported it. `jobs` is
     the number of jobs in this attempt, and `safe_jobs` is how many memory allows now. `retries`
@@ -31,7 +31,7 @@ class KilledAttempt:
 
 @dataclass(frozen=True)
 class RetryDecision:
-    """The decision whether to retry a build; `jobs` is None if the number of jobs is unchanged."""
+    """The decision whether to retry a build; `jobs` is `None` if their number stays."""
 
     retry: bool
     jobs: int | None = None

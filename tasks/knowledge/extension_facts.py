@@ -116,7 +116,7 @@ class CompanionFact(Struct, frozen=True, kw_only=True):
     """A companion package, whose version must match that of torch.
 
     `source` says how to build the package. `independent` are wheels that match many torch versions.
-    For triton, which is always installed as a wheel, `source` is None, `packages` has the package
+    For triton, which is always installed as a wheel, `source` is `None`, `packages` has the package
     name by system, and `pins` has its package index and the files that pin it in PyTorch's tree.
     """
 

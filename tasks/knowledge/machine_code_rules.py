@@ -76,7 +76,7 @@ def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ..
 
 
 def _can_driver_read_ptx(knowledge: Knowledge, maker: str | None, driver: str | None) -> bool:
-    """Return True if the driver reads PTX of CUDA `maker`, or one of the releases is None."""
+    """Return True if the driver reads PTX of CUDA `maker`, or one of the releases is `None`."""
     # NVIDIA's minor-version compatibility (cubins of 12.8 run with a driver for 12.0) does
     # not apply to PTX
     if maker is None or driver is None or parse_major_minor(driver) >= parse_major_minor(maker):

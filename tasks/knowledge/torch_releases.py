@@ -84,7 +84,7 @@ def _describe_missing_code(
 
 @dataclass(frozen=True)
 class SelectedWheel:
-    """An official wheel. `cuda` is None for a CPU wheel.
+    """An official wheel. `cuda` is `None` for a CPU wheel.
 
     `index` is the URL of the package index, empty for the default index of pip. `verified` is True
     if the machine code of exactly this release was inspected, False if it was inferred.

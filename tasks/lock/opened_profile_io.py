@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class PinnedPlan:
     """A plan pinned to a section of torchyard.lock and to a bundle.
 
-    `section` or `bundle` is None if the plan does not use it. `mirrors` maps URLs to mirror URLs.
+    `section` or `bundle` is `None` if the plan does not use it. `mirrors` maps URLs to mirror URLs.
     """
 
     plan: Plan
@@ -111,7 +111,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class SelectedProfile:
-    """The profile `name` that a command selects. `opened` is None if `problem` prevents opening."""
+    """The profile `name` that a command selects. `problem` is the reason if `opened` is `None`."""
 
     root: Path
     name: str

@@ -134,7 +134,7 @@ class StageOutcome:
 
 @dataclass
 class RunRecorder:
-    """The writer of a run record, inactive if `folder` is None. `head` describes the run."""
+    """The writer of a run record, inactive if `folder` is `None`. `head` describes the run."""
 
     folder: PurePath | None = None
     head: Callable[[], Mapping[str, Json]] = dict

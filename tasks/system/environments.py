@@ -48,7 +48,7 @@ def find_venv_python(venv: PurePath) -> Path:
 
 
 def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
-    """Create a venv with pip for the interpreter `base`. If `uv` is None, run the module venv."""
+    """Create a venv with pip for the interpreter `base`. If `uv` is `None`, run the module venv."""
     argv = build_venv_argv(venv, base, uv)
     try:
         index_client.run_index_client(argv, "create the build environment", log)  # uv fetches pip
@@ -60,7 +60,7 @@ def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> Non
 
 
 def build_venv_argv(venv: PurePath, base: str, uv: str | None) -> tuple[str, ...]:
-    """Return the command that creates a venv: `uv venv`, or `BASE -m venv` if `uv` is None."""
+    """Return the command that creates a venv: `uv venv`, or `BASE -m venv` if `uv` is `None`."""
     if not uv:
         return (base, "-m", "venv", str(venv))
     options = ("--seed", "--allow-existing", "--no-python-downloads")

@@ -65,7 +65,7 @@ class InstallOptions:
 
 @dataclass(frozen=True)
 class PackageInstaller:
-    """An installer for `python`: uv, or pip if `uv` is None. `target` is the option --target."""
+    """An installer for `python`: uv, or pip if `uv` is `None`. `target` is the option --target."""
 
     python: str
     uv: str | None

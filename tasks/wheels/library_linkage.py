@@ -19,7 +19,7 @@ LibraryOrigin = Literal["wheel", "toolkit", "environment", "build", "system", "d
 
 @dataclass(frozen=True)
 class ExportedSymbols:
-    """A digest of a library's exported symbols. `cxx11_abi` is None if unknown or absent."""
+    """A digest of a library's exported symbols. `cxx11_abi` is `None` if unknown or absent."""
 
     digest: str
     cxx11_abi: bool | None

@@ -29,7 +29,7 @@ _Outcome = tuple[CheckStatus, str, str]  # status, detail, remedy
 class RecordedWheel:
     """The wheel that a profile's manifest records, with the GPU architectures of each library.
 
-    `artifact` is None if the profile did not build the wheel; `why` is then the reason.
+    `artifact` is `None` if the profile did not build the wheel; `why` is then the reason.
     """
 
     artifact: Artifact | None = None

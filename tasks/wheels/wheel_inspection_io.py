@@ -28,7 +28,7 @@ class WheelInfo:
     """The contents of a wheel. The keys of each `dict` are library paths.
 
     `problem` describes a mismatch between RECORD and the members, "" if they match. `sbom` and
-    `statement` are None if missing, {} if unreadable. `dlls` has the DLLs that a Windows library
+    `statement` are `None` if missing, {} if unreadable. `dlls` has the DLLs that a Windows library
     needs, `images` the images of a library with device code, `unreadable` the error messages.
     `system` has the libraries of every Linux machine, `windows` of every Windows machine; each is
     None if unknown.

@@ -55,7 +55,7 @@ ExtensionEntry = str | Mapping[str, str]  # a known name, or a name with its pat
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers to the four questions. A key whose answer is None or "" is not written.
+    """The answers to the four questions. A key whose answer is `None` or "" is not written.
 
     `python` is the interpreter that has torch, or one with the Python release to build for. `into`
     is the install target. `companions` come from the old file or from the install target.

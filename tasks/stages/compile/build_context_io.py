@@ -105,7 +105,7 @@ def _read_build_spec(job: CompileJob) -> tuple[BackendName, DepsManifest, BuildS
 
 
 def read_build_context(job: CompileJob, environment: Environment | None = None) -> BuildContext:
-    """Return the build context. If `environment` is None, the environment is read from env.json."""
+    """Return the build context. Without `environment`, the environment is read from env.json."""
     manifest = job.layout.compute_manifest_path("env")
     planned = environment or manifests.read_manifest(manifest, Environment)
     name, deps, spec = _read_build_spec(job)

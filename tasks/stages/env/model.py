@@ -115,7 +115,7 @@ class EnvJob:
     """The inputs of the `env` stage.
 
     `flags`, `variables` and `caching` are the settings build.flags, build.env and build.cache.
-    `deps`, `cache` and `source` are input manifests; `source` is None if torch is not built.
+    `deps`, `cache` and `source` are input manifests; `source` is `None` if torch is not built.
     `runtime` has more variables for the user's programs. `scripts` set the variables in a shell,
     `wrappers` start a program. `distribute` is the wrapper script for distributed compilation, or
     "" without distributed compilation.

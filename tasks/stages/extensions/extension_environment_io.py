@@ -106,7 +106,7 @@ def find_job_limit(job: ExtensionJob) -> int | None:
 
 
 def set_job_count(job: ExtensionJob, env: Mapping[str, str], jobs: int | None) -> dict[str, str]:
-    """Return `env` with job counts of at most `jobs`, or without job counts if `jobs` is None."""
+    """Return `env` with job counts of at most `jobs`, or without job counts if `jobs` is `None`."""
     result = {name: value for name, value in env.items() if name not in JOB_COUNT_VARIABLES}
     if jobs is not None:
         numbers = _read_job_numbers(job)

@@ -160,7 +160,7 @@ class CommitResult:
 
 
 def compute_commit(before: InstallRecord | None, new: InstallRecord) -> CommitResult:
-    """Merge the record `new` into the record `before`, which is None for a first install."""
+    """Merge the record `new` into the record `before`, which is `None` for a first install."""
     if before is None:
         return CommitResult(new, tuple(new.kept))
     parts, user_packages = {**before.parts, **new.parts}, set[str]()

@@ -162,7 +162,7 @@ _DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 @dataclass(frozen=True)
 class Installer:
-    """An installer for `target`. It runs `uv`; if `uv` is None, it runs pip by the Python `pip`."""
+    """An installer for `target`. It runs `uv`, or pip of the Python `pip` if `uv` is `None`."""
 
     job: InstallJob
     target: TargetEnvironment

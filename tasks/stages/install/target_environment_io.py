@@ -130,7 +130,7 @@ def read_link(link: Path) -> str:
 
 
 def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
-    """Return True if `path` is still the installed file `placed`; False if `placed` is None."""
+    """Return True if `path` is still the installed file `placed`; False if `placed` is `None`."""
     if placed is None or not os.path.lexists(path):
         return False
     status = path.lstat()

@@ -121,7 +121,7 @@ class AbiFingerprint:
 
     `headers` is a digest of headers, CMake files and torch's cpp_extension. `symbols` is a digest
     of the exported symbols of the libraries that an extension links: changed function bodies do
-    not affect it. `cxx11_abi` is None where unknown or absent, `cxx_standard` (such as 20) is
+    not affect it. `cxx11_abi` is `None` where unknown or absent, `cxx_standard` (such as 20) is
     None if unknown. `identity` is the identity of the environment.
     """
 
