@@ -31,7 +31,7 @@ class KilledAttempt:
 
 @dataclass(frozen=True)
 class RetryDecision:
-    """The decision whether to retry a build; `jobs` is `None` if their number stays."""
+    """The decision whether to retry a build, with `jobs` compilers (`None`: as many)."""
 
     retry: bool
     jobs: int | None = None

@@ -62,7 +62,7 @@ def _create_result(
     torch: InstalledTorch,
     artifact: Artifact | None,
 ) -> tuple[model.Wheel, model.AbiFingerprint]:
-    """Print the installed torch; return the manifests. `artifact` is for a torch from a wheel."""
+    """Print the installed torch; return the manifests. An existing torch has no `artifact`."""
     origin = f"({artifact.name}, sha256 {artifact.sha256[:12]}…)" if artifact else ""
     print_line(f"torch {torch.version} {origin or f'in {torch.folder}'}")
     kind: model.WheelKind = "wheel" if artifact else "existing"
