@@ -213,7 +213,7 @@ _PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "
 
 
 def select_cache(job: DepsJob) -> CompilerCache | None:
-    """Return the installed cache to use, or None if a cache is to be downloaded.
+    """Return the installed cache to use, or None if one must be downloaded.
 
     Returns an empty `CompilerCache` if no cache is used. Raises `MissingToolError` for a missing
     launcher in build.env, and for a requested cache that is neither installed nor downloadable.

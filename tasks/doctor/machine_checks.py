@@ -225,7 +225,7 @@ def _check_extension_names(s: HostFacts, profile: Profile | None, knowledge: Kno
         hint = check_result.format_command(f"{s.host.python.path} -m pip uninstall {item.name}")
         yield report_warning("names", message, hint)
     if not has_conflict:
-        yield report_ok("names", "no package of another project has the name of an extension")
+        yield report_ok("names", "no extension was installed from another project of the same name")
 
 
 _REQUIRED_NINJA = Version(MIN_NINJA_VERSION)

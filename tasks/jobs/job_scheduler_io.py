@@ -107,7 +107,7 @@ class JobScheduler:
         elif self.limit and self.jobs and self.jobs < self.limit:
             change = f"running {self.jobs} instead of {self.limit} jobs until the end of this build"
             reason = "the free memory is not sufficient for more"
-            print_line(f"{change}: {reason}. To run all jobs, set build.jobs_exact: true")
+            print_line(f"{change}: {reason}. To use build.jobs exactly, set build.jobs_exact: true")
         while True:
             try:
                 with MEMORY_MONITOR.observe_memory() as memory, self._join_jobserver() as env:

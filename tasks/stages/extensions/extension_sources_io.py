@@ -66,7 +66,7 @@ def apply_patches(job: ExtensionJob, tree: Path) -> Mapping[str, str]:
         place = f"extensions ({job.name}).patches: {patch}"
         if not patch.is_file():
             raise errors.TorchyardError(
-                "the patch does not exist", location=place, hint="correct the path"
+                "the patch does not exist", location=place, hint="correct the path in the settings"
             )
         try:
             local_changes.apply_patch(tree, patch, log=job.log)

@@ -50,7 +50,7 @@ def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple
         raise SettingsError(
             f"the build order of the extensions is a cycle: {' after '.join(error.args[1])}",
             location=f"extensions ({error.args[1][0]}).after",
-            hint="remove one of these names from the key after",
+            hint="remove one of these names from the key `after` of an extension",
         ) from error
     done: dict[str, tuple[str, ...]] = {}
     while waiting := [name for name in before if name not in done]:

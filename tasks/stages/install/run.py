@@ -118,7 +118,7 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
     for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
         if name in manifest.prepend:
             paths = ":".join(manifest.prepend[name])
-            print_line(f"torch needs {name}={paths}: set this variable in the environment, too")
+            print_line(f"torch needs {name}={paths}: set it in the shell that starts your programs")
 
 
 def _check_import_failures(

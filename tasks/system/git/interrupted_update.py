@@ -259,7 +259,7 @@ def remove_stale_locks(tree: PurePath, note: UpdateNote) -> None:
             lock.unlink(missing_ok=True)
         else:
             print_warning(
-                f"another git process may use {lock}; when none runs in {tree}, remove this file"
+                f"{lock} exists: git may be running in {tree}; if it is not, remove that file"
             )
 
 
