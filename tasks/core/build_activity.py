@@ -22,9 +22,9 @@ _CPP_SOURCE = re.compile(r"""\.(?:c|cc|cpp|cxx|C|mm|hip|S)(?=["'\s]|$)""")
 class Job:
     """A running Ninja command with its child processes.
 
-    `resident_mib` is the current memory use, `peak_mib` the highest so far, and `expected_mib` the
-    peak in the last build (0 if unknown). `age` is the run time in seconds. `waits` is the time in
-    seconds since the job was paused, 0 if the job is not paused.
+    `resident_mib` is the current memory use, `peak_mib` the highest so far. `expected_mib` is the
+    peak in the last build (0: unknown). `age` is the run time in seconds. `waits` is how long the
+    job has been paused (0: not paused).
     """
 
     pid: int
@@ -41,11 +41,10 @@ class Job:
 class BuildSnapshot:
     """The state of a build at one moment.
 
-    `limit_mib` and `available_mib` describe the tightest memory limit. `idle` is the number of jobs
-    that can start without a new jobserver token. `most` is the maximum number of jobs on all
-    machines, `local` that on this machine (0 for no limit). `shown` maps each job kind to the
-    memory peaks of its finished jobs, in ascending order. `since_grant` is the time in seconds
-    since the last new token.
+    `limit_mib` and `available_mib` describe the tightest memory limit. `idle` is how many jobs can
+    start without a new token. `most` is the maximum number of jobs on all machines, `local` on this
+    machine (0: no limit). `shown` has the memory peaks of finished jobs by job kind, in ascending
+    order. `since_grant` is the time in seconds since the last new token.
     """
 
     limit_mib: int

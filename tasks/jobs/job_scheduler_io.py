@@ -51,7 +51,7 @@ def resolve_fixed_jobs(
 def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
     """Return how many compilers the available memory allows, at most `limit`.
 
-    If `limit` is `None`, it is the number of cores. A compiler counts as at least `compiler_mib`.
+    Without `limit`, use the number of cores. Each compiler needs at least `compiler_mib` of memory.
     """
     jobs = capacity.compute_safe_jobs(compiler_mib, limit or 0)
     return min(limit or jobs, jobs)

@@ -121,7 +121,7 @@ class EventLeaderLock:
 
 @contextlib.contextmanager
 def open_tokens(folder: Path) -> Iterator[tuple[TokenSemaphore, EventLeaderLock]]:
-    """Open the tokens and the leader lock of `folder`. A new jobserver has no free tokens."""
+    """Open the semaphore of tokens and the leader lock for `folder`; create them if missing."""
     name = compute_semaphore_name(folder)
     try:
         semaphore = TokenSemaphore(name)

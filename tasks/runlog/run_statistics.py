@@ -69,7 +69,7 @@ class FolderTime:
 
 
 def list_edges(run: Run) -> tuple[StageEdge, ...]:
-    """Return the edges of all stages of a run, in order of start."""
+    """Return the Ninja edges (build steps) of all stages of a run, in order of start."""
     edges = [StageEdge(stage.name, edge) for stage in run.stages for edge in stage.edges]
     return tuple(sorted(edges, key=lambda one: (one.edge.began, one.edge.ended, one.key)))
 

@@ -76,7 +76,7 @@ def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 def build_host_env() -> dict[str, str]:
-    """Return a child's environment: the user's allowed variables, set for English messages."""
+    """Return a child's environment: the allowed variables of the user, and English messages."""
     env = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
     # Python on Windows would write to a pipe in the machine's code page
     if _IGNORES_CASE:

@@ -21,7 +21,7 @@ def format_rebuild_reason(stage: Stage) -> str:
 
 
 def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
-    """Return how the results of the stage differ from torchyard.lock, or () if they match it."""
+    """Return how the results of the stage differ from torchyard.lock."""
     module = load_stage_module(stage, "up_to_date") if stage.uptodate_check == "stale" else None
     if module and hasattr(module, "list_unlocked"):
         with suppress(TorchyardError):

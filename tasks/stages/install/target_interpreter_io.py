@@ -34,9 +34,9 @@ print(*sorted({paths['purelib'], paths['platlib']}), sep='\\n')
 class InterpreterInfo:
     """An interpreter: `implementation` such as "cpython", `kind` "usual" or "free-threaded".
 
-    `prefix` is the environment, with links resolved. `managed` is the path of its file
-    EXTERNALLY-MANAGED, `unwritable` the first folder for packages without write access; each is an
-    empty string if none exists. `sites` are the site-packages folders.
+    `prefix` is the path of its environment, with links resolved. `managed` is the path of
+    EXTERNALLY-MANAGED. `unwritable` is the first package folder that the user cannot write to. Both
+    are "" if there is none. `sites` are the site-packages folders.
     """
 
     implementation: str

@@ -26,7 +26,7 @@ _CLOCK_RESOLUTION_NS = 2_000_000_000  # ns: the coarsest clock resolution of a f
 
 @dataclass(frozen=True)
 class _UntrackedCache:
-    """The untracked files `names`, with the commit and the file times for which they are valid."""
+    """The untracked files `names` for `commit`, and the times of git's files and of the folders."""
 
     commit: str
     git: list[str]

@@ -78,11 +78,10 @@ class _Logins(dict[str, tuple[str, str]]):
 
 @contextlib.contextmanager
 def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[PreparedCommand]:
-    """Yield the command and its environment without passwords.
+    """Yield the command without passwords, and an environment that gives uv and pip the passwords.
 
-    uv and pip find the passwords in a netrc file that only this user can read and that is removed
-    after the block. A login that a netrc file cannot hold, such as a token without a user name, is
-    passed in a variable.
+    The environment names a netrc file that only this user can read. The file is removed after the
+    block. A login that netrc cannot express, such as a token without user name, is in a variable.
     """
     logins = _Logins()
     words, secret_variables = _move_secrets(argv, env, logins)
@@ -110,7 +109,7 @@ def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Prep
 
 
 def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) -> PreparedCommand:
-    """Return the arguments without passwords, and variables for the options that contained some."""
+    """Move passwords from `argv` to `logins` or, if netrc cannot hold them, to variables."""
     words: list[str] = []
     variables: dict[str, str] = {}
     for_uv = PurePath(argv[0]).stem == "uv"
