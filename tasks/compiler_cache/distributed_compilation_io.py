@@ -115,7 +115,7 @@ def _compare_worker(
     local_objects: Mapping[tuple[str, str], bytes],
     env: Mapping[str, str],
 ) -> str:
-    """Return why a worker cannot be used. Its objects must equal those of this machine."""
+    """Return why a worker cannot be used, "" if it makes the same objects as this machine."""
     state_folder = folder / f"distcc-{one.user}-{one.name}-{one.port}"
     state_folder.mkdir()
     worker_env = {

@@ -35,10 +35,10 @@ class AutoFix:
 def run_with_auto_fix(
     stage: Stage, run: StageAction, profile: Profile
 ) -> tuple[tuple[Any, ...], str]:
-    """Run the stage; return its outputs and the description of the applied fix, "" without a fix.
+    """Run the stage. Return its outputs and the description of the applied fix, if any.
 
     Raises the `TorchyardError` of the stage, with the cause of the failure if the log shows it. An
-    error that already has a hint gets no fix.
+    error with a hint gets no fix.
     """
     with MEMORY_MONITOR.observe_memory() as memory:
         try:

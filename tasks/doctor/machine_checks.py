@@ -116,7 +116,7 @@ def _compiles_torch(profile: Profile | None) -> bool:
 
 
 def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckResult:
-    """Check the swap space. Linking may need it, and so may jobs that are larger than estimated."""
+    """Check the swap space, which linkers and jobs larger than estimated may need."""
     if memory.swap_mib is None:
         return report_unchecked("swap", "this system does not report the size of its swap")
     message = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
