@@ -174,7 +174,8 @@ def _add_explanation(
 ) -> None:
     """Add the cause, remedy and log lines of `explanation` to `error`.
 
-    A hint is kept, unless the facts of the run show another failure than the hint in `slugs`.
+    If the hint names a failure in `slugs`, but the facts of the run show another failure, the hint
+    is replaced.
     """
     error.diagnosis, error.log = explanation.document, str(explanation.log)
     error.excerpt = explanation.excerpt

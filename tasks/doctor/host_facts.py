@@ -44,8 +44,7 @@ class VisualStudio:
 class Disk:
     """A disk that a build writes to. `kind` is the filesystem type.
 
-    `holds` labels the folders on the disk ("build", "wheels"); `path` is the first of these
-    folders.
+    `holds` labels the folders on the disk ("build", "wheels"). `path` is the first of the folders.
     """
 
     holds: tuple[str, ...]
@@ -120,7 +119,7 @@ class InstalledExtension:
 
 @dataclass(frozen=True)
 class BuildTorch:
-    """The torch to build extensions for. A missing torch has no `version`. `says` has its rules."""
+    """The torch to build extensions for. `version` is "" if missing. `says` has compiler rules."""
 
     version: str = ""
     cuda: str | None = None
@@ -200,11 +199,10 @@ class HostFacts:
 
     `systems` are names that select a package manager (`ubuntu`, `debian`). `begun` is True if the
     build already uses most of its disk space. `python_bits` is 32 or 64, for the target
-    interpreter. `glibc` is empty on other systems (musl, Windows). `cmake` and `ninja` may be on
-    PATH, while `setuptools` must be in the build environment. `without_cuda` are the extensions
-    without CUDA sources. `reach` has the required URLs. `hands_on` is the program that sends
-    compilations to the `workers`. `proxies` maps each proxy variable to HOST:PORT, or to "" for
-    values without a host.
+    interpreter. `glibc` is "" on a system without glibc. `cmake` and `ninja` may be on PATH, while
+    `setuptools` must be in the build environment. `without_cuda` are the extensions without CUDA
+    sources. `reach` has the required URLs. `hands_on` is the program that sends compilations to the
+    `workers`. `proxies` maps each proxy variable to HOST:PORT, or to "" for values without a host.
     """
 
     host: Host

@@ -120,7 +120,7 @@ class RunningEdges:
         self._inspect_process(pid, now)
 
     def _inspect_process(self, pid: int, now: float) -> None:
-        """Classify a process by its command line. Until exec, this is that of the parent."""
+        """Classify a process by its command line (that of its parent until exec)."""
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
             command = " ".join(processes.read_arguments(pid))

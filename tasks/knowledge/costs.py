@@ -61,10 +61,10 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
 
 
 class ExtensionCost(Struct, frozen=True, kw_only=True):
-    """The cost that one extension adds to that of any strategy.
+    """The cost of one extension, in addition to the cost of any strategy.
 
-    `seconds` is the least and the most time. `status` is the evidence, and `uncertain` says what
-    was not checked.
+    `seconds` is the least and the most time. `status` is the evidence. `uncertain` says what was
+    not checked.
     """
 
     seconds: Range
@@ -77,8 +77,8 @@ class ExtensionCost(Struct, frozen=True, kw_only=True):
 class CostFact(ExtensionCost, frozen=True, kw_only=True):
     """The cost of one strategy. Each time is the least and the most time in seconds.
 
-    `core_seconds` is the compiler time for one arch, and `arch_seconds` that for each further arch,
-    both summed over all cores. `seconds` is the time without compilers.
+    `core_seconds` is the compiler time for one arch, `arch_seconds` the compiler time for each
+    further arch. Both are sums over all cores. `seconds` is the time without compilers.
     """
 
     strategy: Strategy

@@ -101,7 +101,7 @@ def resolve_strategy(
 def _resolve_optional_toolkit(
     settings: Settings, host: Host, knowledge: Knowledge, choice: Resolution
 ) -> ToolkitResolution:
-    """Return the toolkit; the provider is "none" if no toolkit is available and none is needed.
+    """Return the toolkit. The provider is "none" if no toolkit is available or needed.
 
     Raises `UnsatisfiableError` if the CUDA major versions of torch and the toolkit differ.
     """

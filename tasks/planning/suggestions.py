@@ -103,7 +103,7 @@ def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield toolkits to install: first those that need no changed key, then those that need one."""
+    """Yield toolkits to install. Toolkits that need a changed key come last."""
     if trial.settings.toolkit.provider == "path":
         return
     resolution = trial.add_all_toolkits().resolve_with()
@@ -174,7 +174,7 @@ def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
 def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: Mapping[str, str], choice: Resolution
 ) -> str:
-    """Return the text ", or set toolkit.path to it", "" if that does not resolve to `choice`."""
+    """Return the text ", or set toolkit.path to it", "" if this would change `choice`."""
     path_host = _add_host_toolkit(trial.host, cuda, chosen=True)
     expected = (choice.strategy, choice.torch, choice.cuda, choice.toolkit.version)
     path_keys = {**keys, "provider": trial.settings.toolkit.provider, "path": _ANY_FOLDER}
