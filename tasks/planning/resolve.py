@@ -101,7 +101,7 @@ def resolve_strategy(
 def _resolve_optional_toolkit(
     settings: Settings, host: Host, knowledge: Knowledge, choice: Resolution
 ) -> ToolkitResolution:
-    """Return the toolkit. The provider is "none" if no toolkit is available or needed.
+    """Return the toolkit. The provider is "none" if no toolkit is found and none is needed.
 
     Raises `UnsatisfiableError` if the CUDA major versions of torch and the toolkit differ.
     """

@@ -52,8 +52,8 @@ class ConfigureFingerprint:
     """The variables and tools that a build folder is configured from.
 
     `toolchain` has the version and path of each known tool, by names such as `toolchain.cxx`.
-    `held` are the values that CMakeCache.txt then had. `pending` are the variables of an unfinished
-    configure, or None if the last configure finished.
+    `held` are the values in CMakeCache.txt at that time. `pending` are the variables of an
+    unfinished configure, if any.
     """
 
     variables: Mapping[str, str]

@@ -1,6 +1,6 @@
 """Resolve which packages to install into the user's environment, and unpack them.
 
-One program (uv, or pip if uv is missing) does both, because uv and pip rank indexes differently.
+uv does both. Without uv, pip does both, because uv and pip rank indexes differently.
 """
 
 import json

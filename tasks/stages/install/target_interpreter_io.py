@@ -120,8 +120,8 @@ def check_install_target(
 ) -> None:
     """Raise `SettingsError` if nothing can be installed into the environment in install.into.
 
-    `doit_prefixes` are the environments of the Python that runs doit. A program name on PATH must
-    not select any of these, because in an active venv `python` is the one that runs torchyard.
+    A program name on PATH must not select one of `doit_prefixes`, the environments of the Python
+    that runs doit, because in an active venv `python` is that Python.
     """
     into = settings.install.into
     if into is None:

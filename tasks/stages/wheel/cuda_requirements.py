@@ -54,8 +54,8 @@ def resolve_cuda_requirements(
     """Return the CUDA requirements for the libraries of a wheel.
 
     `linkages` has the libraries of the wheel by their name in the wheel. `needs` are direct and
-    indirect needs: `library` of a need is a name in the wheel, or the path of a library outside it.
-    If packages provide all libraries of the toolkit, its folders are removed from every RPATH.
+    indirect needs. The `library` of a need is a name in the wheel or another library's path. If
+    packages provide all libraries of the toolkit, its folders are removed from every RPATH.
     """
     needs = [need for need in needs if not is_driver_library(need.name)]
     packages = {need.name: package for need in needs if (package := find_package(need))}
