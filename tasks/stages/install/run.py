@@ -124,7 +124,7 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
 def _check_import_failures(
     target: TargetEnvironment, lines: Sequence[str], error: CommandFailedError
 ) -> None:
-    """Raise `BadArtifactError` for the first failed import. Only warn if no GPU driver exists."""
+    """Raise `BadArtifactError` for a failed import. Only warn if it needs a GPU driver."""
     begins = [number for number, line in enumerate(lines) if line.startswith("importing ")]
     outputs = [lines[begin:end] for begin, end in pairwise([*begins, len(lines)])]
     tried = [(output[0].removeprefix("importing "), output) for output in outputs]

@@ -73,7 +73,7 @@ class TargetEnvironment:
 
     @cached_property
     def sites(self) -> tuple[str, ...]:
-        """Return the site-packages folders relative to the prefix. Fails for other folders."""
+        """Return the site-packages folders relative to the prefix. Fails for folders outside it."""
         return tuple({self._resolve_below(p): 0 for p in (self.info.platlib, self.info.purelib)})
 
     def list_links(self) -> Mapping[str, str]:
@@ -181,7 +181,7 @@ def list_bytecode(path: Path) -> Iterator[Path]:
 
 
 def remove_empty_folders(prefix: Path, folders: Iterable[str]) -> None:
-    """Remove empty folders, and temporary files that a SIGKILL left in `folders`."""
+    """Remove temporary files of a killed install from `folders`, then the empty folders."""
     for name in sorted(folders, key=lambda name: name.count("/"), reverse=True):
         (prefix / name / TEMPORARY_NAME).unlink(missing_ok=True)
         for folder in (prefix / name / "__pycache__", prefix / name):

@@ -38,7 +38,7 @@ _KIND_BY_SUFFIX = {
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """A finished process of the probe. A failure has a text; `hung` means a timeout."""
+    """A finished process of the probe. `failure` is "" for a normal end. `hung` means a timeout."""
 
     lines: tuple[str, ...]
     failure: str = ""
