@@ -75,7 +75,7 @@ class CacheMeasurement:
     """The measurement of a compiler cache during a `with` block.
 
     `env` is the environment for the commands in the block. `counts` is set at the end of the block.
-    `hit_rate` returns the share of hits so far (0 to 1). Both are `None` if unknown.
+    `hit_rate` returns the share of hits so far (0 to 1). Unknown numbers are `None`.
     """
 
     env: Mapping[str, str]
@@ -213,7 +213,7 @@ _PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "
 
 
 def select_cache(job: DepsJob) -> CompilerCache | None:
-    """Return the installed cache to use, or `None` if a cache is to be downloaded.
+    """Return the installed cache to use, or `None` if a cache must be downloaded.
 
     An empty `CompilerCache` means no cache. Raises `MissingToolError` for a missing launcher in
     build.env, and for a requested cache that is neither installed nor downloadable.

@@ -1,4 +1,4 @@
-"""Share job tokens between the builds of a folder. One of the builds adapts their number."""
+"""Share job tokens between the builds of a folder. One build, the governor, adapts the number."""
 
 import contextlib
 import re

@@ -18,7 +18,7 @@ class KilledAttempt:
 
     `memory_short` is True if memory was short, `names_memory` if a compiler reported it. `jobs` is
     the number of jobs in this attempt, `safe_jobs` how many memory allows now. `retries` counts the
-    earlier retries with fewer jobs, `unchanged_retries` the others.
+    earlier retries with fewer jobs, `unchanged_retries` those with the same number.
     """
 
     memory_short: bool | None
@@ -40,8 +40,8 @@ class RetryDecision:
 def decide_retry(attempt: KilledAttempt) -> RetryDecision:
     """Decide whether to retry a build whose compilers were killed.
 
-    At most three retries have half as many jobs as before, but at least one. If memory was not
-    short, there is one unchanged retry, because a user or a time limit was the cause.
+    Retry at most three times with half as many jobs, but at least one. If memory was not short,
+    retry once unchanged, because a user or a time limit was the cause.
     """
     if attempt.memory_short is False and not attempt.names_memory:
         return RetryDecision(not attempt.unchanged_retries)

@@ -97,7 +97,7 @@ class GpuFamily(Struct, frozen=True, kw_only=True):
 
 
 class IntegratedGpu(Struct, frozen=True, kw_only=True):
-    """A capability of systems on a chip. They do not follow the general rule for cubins.
+    """A capability of systems on a chip, which do not follow the general rule for cubins.
 
     A GPU of this capability runs cubins for the archs in `runs`. It also runs cubins for the archs
     in `runs_since`, if CUDA `since` or later compiled them.

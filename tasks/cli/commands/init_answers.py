@@ -255,10 +255,10 @@ def build_default_answers(known: InitFacts) -> Answers:
 
 
 def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answers:
-    """Return `answers` with an interpreter. `text` is the path of it or of its environment.
+    """Return `answers` with the interpreter at the path `text` or in the environment there.
 
     With the strategy `existing`, this interpreter has torch; otherwise it is the install target.
-    Raises `TorchyardError` if it cannot be inspected.
+    Raises `TorchyardError` if the interpreter cannot be inspected.
     """
     target = str(Path(text).expanduser())
     if (folder := known.root / target).is_dir():
