@@ -102,7 +102,7 @@ class HeavyJob:
 
     @property
     def summary(self) -> str:
-        """Return memory and time, `4.6 GiB 3 min`, each only if it is worth reporting."""
+        """Return memory and time, as in `4.6 GiB 3 min`. Small values are omitted."""
         min_mib, min_seconds = _HEAVY_THRESHOLDS
         memory = text_formatting.format_size(self.mib) * (self.mib >= min_mib)
         age = text_formatting.format_rough_duration(self.seconds) * (self.seconds >= min_seconds)
@@ -145,7 +145,7 @@ class BuildActivity:
 
     @property
     def memory_shortage(self) -> str:
-        """Return `memory is full (1.6 of 1.7 GiB), 5 compilers are paused`, or "" if neither."""
+        """Return text such as `memory is full (1.6 of 1.7 GiB), 5 compilers are paused`, or ""."""
         use = f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB"
         paused = f"{self.paused} {'compiler is' if self.paused == 1 else 'compilers are'} paused"
         if not self.limit_mib or self.used_mib < _FULL_MEMORY_SHARE * self.limit_mib:
@@ -175,7 +175,7 @@ class BuildActivity:
 
 
 def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
-    """Return the two heavy jobs with the most GiB of memory, and at equal GiB the oldest ones."""
+    """Return the two heavy jobs with the most GiB of memory, older ones first at equal GiB."""
     named = (job for job in jobs if job.output)
     measured = (HeavyJob(_find_name(job.output), job.resident_mib, job.age) for job in named)
     heavy = (job for job in measured if job.summary)

@@ -166,7 +166,7 @@ def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> 
 
 @cache
 def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the required literals of all patterns and headers, None if one of these has none."""
+    """Return the required literals of all patterns and headers, `None` if a pattern has none."""
     expressions = (*patterns, *map(_build_header_pattern, headers))
     literals = [find_required_literals(expression) for expression in expressions]
     return None if None in literals else frozenset().union(*filter(None, literals))

@@ -86,7 +86,7 @@ def _explain_safely(
 def _choose_auto_fix(
     stage: Stage, explanation: FailureExplanation, profile: Profile
 ) -> AutoFix | None:
-    """Return the fix for the diagnosed failure, None if there is none or the job already has it."""
+    """Return the fix for the diagnosed failure, unless there is none or the job has it."""
     job, is_extension = stage.job, stage.kind == "extensions"
     failure = explanation.found.failure
     kind, _, header = (failure.auto_fix if failure else "").partition(" ")

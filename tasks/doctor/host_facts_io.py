@@ -251,7 +251,7 @@ def _find_compiler(request: ProbeRequest) -> Tool:
 
 
 def _find_build_tool(venv: PurePath | None, name: str) -> Tool:
-    """Return the tool in the build environment, else the tool on PATH."""
+    """Return the tool in the build environment or, if missing, the tool on PATH."""
     if venv:
         program = environments.build_program_path(environments.find_scripts_folder(venv), name)
         if program.is_file():

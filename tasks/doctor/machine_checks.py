@@ -305,7 +305,7 @@ def _check_ninja(s: HostFacts, profile: Profile | None) -> CheckResult:
 
 
 def is_in_build_folder(path: str, profile: Profile | None) -> bool:
-    """Return True if a profile is given and the program `path` is in its build folder."""
+    """Return True if the program `path` is in the build folder of the profile."""
     build = profile.layout.build if profile else None
     return build is not None and type(build)(path).is_relative_to(build)
 

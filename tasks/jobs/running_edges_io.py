@@ -150,7 +150,7 @@ class RunningEdges:
             edge.job = replace(edge.job, kind="c++", expected_mib=expected)
 
     def _is_jobserver_client(self, pid: int) -> bool:
-        """Return True if this Ninja uses the jobserver; a Ninja with -j does not."""
+        """Return True if this Ninja uses the jobserver. A Ninja with -j does not use it."""
         arguments, parent = processes.read_arguments(pid), processes.find_parent_pid(pid)
         # a child of Ninja that has not called exec yet looks like a Ninja
         if parent in self._ninjas and arguments == processes.read_arguments(parent):

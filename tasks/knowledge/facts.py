@@ -236,7 +236,7 @@ class KnownProblem(Struct, frozen=True, kw_only=True):
 
 
 class KnownBad(KnownProblem, frozen=True, kw_only=True):
-    """A known problem and its alternative conditions `when`, empty if no fact shows the problem."""
+    """A known problem of combinations that meet one of the conditions `when`."""
 
     when: Conditions
 

@@ -188,7 +188,7 @@ def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
 
 
 def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, ...]:
-    """Return the releases other than `version`: newer ones, then older ones, each nearest first."""
+    """Return the other releases, nearest first: all newer ones, then all older ones."""
     minors = list(knowledge.releases)
     requested = parse_major_minor(version.strip().removeprefix("v"))
     newer = [minor for minor in minors if parse_major_minor(minor) > requested]
@@ -235,7 +235,7 @@ def is_python_supported(release: Release, python: str) -> bool:
 def find_wheel_pythons(
     release: Release, system: str, machine: str, *, pypi: bool = False
 ) -> tuple[str, str]:
-    """Return the first and the last Python with a wheel (on PyPI if `pypi`), or "" as the last."""
+    """Return the first and the last Python with a wheel. The last is "" if there is no wheel."""
     last_pythons = [
         limit.last
         for limit in release.fewer_pythons

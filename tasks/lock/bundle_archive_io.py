@@ -310,7 +310,7 @@ class PackageCollector:
         index_client.run_index_client(command, "fetch the packages", self.log)
 
     def remove_unlisted(self, digests: set[str]) -> None:
-        """Remove files of earlier attempts: those whose sha256 is not in `digests`."""
+        """Remove the files of earlier attempts, whose sha256 is not in `digests`."""
         for path in self.folder.iterdir():
             if files.read_artifact(path).sha256 not in digests:
                 path.unlink()

@@ -59,7 +59,7 @@ def resolve_strategy(
     knowledge: Knowledge,
     why: str = "requested in torch.strategy",
 ) -> Resolution:
-    """Return the resolution for `strategy`. If this is "source", `why` is the reason for it."""
+    """Return the resolution for `strategy`. `why` is the reason for a source build."""
     targets, targets_why = find_targets(settings, host, knowledge)
     match strategy:
         case "existing":

@@ -86,7 +86,7 @@ _ANY_FOLDER = "."  # a placeholder for the folder that the user will set
 
 
 def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield available toolkits, those without a source build first, then toolkits to install."""
+    """Yield available toolkits (source builds last), then toolkits to install."""
     changes = [{"version": cuda} for cuda in _list_toolkit_versions(trial)]
     if changes and trial.settings.toolkit.provider == "path":
         changes = [{}, {"version": "auto"}]  # toolkit.path stays unless torch's toolkit is found
@@ -210,7 +210,7 @@ def _format_assignments(keys: Mapping[str, str | None], section: str = "toolkit"
 
 
 def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield torch releases that work: verified wheels first, newer releases before older ones."""
+    """Yield torch releases that work: verified wheels first, then newer releases first."""
     settings = trial.settings
     torch = settings.torch
     if torch.strategy == "existing" or torch.index != "auto" or find_source_reason(settings):

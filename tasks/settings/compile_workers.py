@@ -75,7 +75,7 @@ class DistributionSettings:
 
 
 def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
-    """Parse an entry of build.hosts. Raises `ValueError` if it is invalid."""
+    """Parse an entry of build.hosts. Raises `ValueError` for an invalid entry."""
     match = _WORKER_TEXT.fullmatch(text)
     if not match:
         raise ValueError(f'"{text}" is not a host')

@@ -224,7 +224,7 @@ def remove_owned(path: PurePath) -> None:
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
-    """Remove the entries `first` of a folder, then all others except `but`, its tag and lock."""
+    """Remove the entries `first` of a folder, then all others except `but`, tag and lock file."""
     path = Path(folder)
     if not is_marked(path):
         message = "torchyard does not empty this folder: torchyard did not create it"

@@ -132,7 +132,7 @@ def is_bytecode(path: str) -> bool:
 
 
 def _read_record_rows(archive: ZipFile) -> tuple[str, dict[str, RecordRow]]:
-    """Return the path of dist-info, and by path the RECORD rows of the files in the archive."""
+    """Return the path of dist-info, and the RECORD rows (by path) of files in the archive."""
     record = next(n for n in archive.namelist() if n.endswith(".dist-info/RECORD"))
     rows = wheel_record.parse_record(archive.read(record).decode("utf-8"))
     members = set(archive.namelist())

@@ -176,7 +176,7 @@ def _write_replacement(
 
 
 def _write_stream(out: ZipFile, info: ZipInfo, source: IO[bytes]) -> str:
-    """Write a member and return its digest. Keep external_attr, which ZipFile.open may change."""
+    """Write a member and return its digest. ZipFile.open must not change external_attr."""
     mode = info.external_attr
     with out.open(info, "w") as target:
         digest = wheel_archive_io.copy_and_hash(source, target)

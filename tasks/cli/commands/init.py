@@ -268,7 +268,7 @@ def _plan_with_answers(
 
 
 def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
-    """Write the file. Raises `TorchyardError` if it exists with other text and `force` is False."""
+    """Write the file. Raises `TorchyardError` for a file with other text, unless `force` is set."""
     before = read_yaml_text(path, LOCAL_SETTINGS_PATH) if path.is_file() else None
     if before == text:
         print_report(f"{LOCAL_SETTINGS_PATH} already has these settings")

@@ -46,7 +46,7 @@ def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> 
 
 
 def _list_build_names(subject: SelectedProfile) -> list[str]:
-    """Return all matrix entries, plus this profile if it is built or locked or has no matrix."""
+    """Return all matrix entries, and this profile if it is built, locked or without matrix."""
     name, entry = split_profile_name(subject.name)
     if entry:
         return [subject.name]

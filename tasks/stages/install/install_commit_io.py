@@ -76,7 +76,7 @@ def _find_replaced_files(
 
 
 def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
-    """Raise an error if a parent folder is a link or not writable, or a folder is in the way."""
+    """Raise an error if a parent folder is a link or read-only, or a folder is in the way."""
     for folder in (prefix / name for name in sorted(list_parents(paths))):
         real = os.path.realpath(folder)
         if folder.is_symlink() or Path(real) != folder:

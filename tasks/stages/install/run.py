@@ -60,7 +60,7 @@ def estimate_unpacked_mib(order: InstallOrder) -> int:
 
 
 def is_same_disk(one: Path, other: Path) -> bool:
-    """Return True if both paths are on one disk. For a missing path, its nearest parent counts."""
+    """Return True if both paths are on one disk. A missing path counts as its nearest parent."""
     return len({files.find_existing_ancestor(path).stat().st_dev for path in (one, other)}) == 1
 
 

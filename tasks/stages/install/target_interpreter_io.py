@@ -35,8 +35,8 @@ class InterpreterInfo:
     """An interpreter: `implementation` such as "cpython", `kind` "usual" or "free-threaded".
 
     `prefix` is the path of its environment, with links resolved. `managed` is the path of
-    EXTERNALLY-MANAGED. `unwritable` is the first package folder that the user cannot write to. Both
-    are "" if there is none. `sites` are the site-packages folders.
+    EXTERNALLY-MANAGED. `unwritable` is the first package folder that the user cannot write to. A
+    missing path is "". `sites` are the site-packages folders.
     """
 
     implementation: str

@@ -185,7 +185,7 @@ def add_diagnosis(
 
 
 def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationResult:
-    """Combine the checks of several libraries: failed if any failed, else passed if any passed."""
+    """Combine checks of libraries: failed if one failed, passed if at least one passed."""
     for status in ("failed", "passed", "not run"):
         if matches := [part for part in parts if part.status == status]:
             detail = "; ".join(part.detail for part in matches)

@@ -85,7 +85,7 @@ def resolve_cuda_requirements(
 
 
 def add_requirements(metadata: str, requires: Iterable[str]) -> str:
-    """Return METADATA plus those of `requires` for packages that METADATA does not declare."""
+    """Return METADATA with `requires` added, except for packages that METADATA has already."""
     header_values = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
     declared = select_applicable_requirements(parse_requirements(header_values), "linux")
     missing = [one for one in requires if not _is_declared(one, declared)]

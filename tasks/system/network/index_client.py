@@ -54,7 +54,7 @@ class _Logins(dict[str, tuple[str, str]]):
         """Move the logins in the URLs of `text` to this object. Return the new text.
 
         For uv, the user name stays in the text, because without it the first request is anonymous.
-        For pip, it is removed, because older versions find no login for a URL with a user name.
+        pip gets no user name, because older versions find no login for a URL with a user name.
         """
 
         def strip_url(url: re.Match[str]) -> str:
