@@ -1,7 +1,7 @@
 """Complete a command line of doit for a shell: `python -m tasks.cli.complete -- "doit val"`.
 
-One word is printed per line; with `--told`, a tab and a description follow. Slow modules are not
-imported, and errors are not printed, because the user is typing.
+Each line of output is a word. With `--told`, a tab and a description follow. Nothing slow is
+imported, and no error is printed, because the user is typing.
 """
 
 import contextlib

@@ -121,9 +121,9 @@ def show_requested_help(error: Any, words: Sequence[str], tasks: Iterable[Any]) 
 
 
 def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str], tasks: Any) -> Any:
-    """Return torchyard's error for an unknown word or option in `words`, else doit's `error`.
+    """Return torchyard's error for an unknown word or option, or doit's own `error`.
 
-    `rest` are the words that doit had not yet parsed; `tasks` are the tasks that it had loaded.
+    `rest` are the words that doit has not parsed yet. `tasks` are the tasks that it has loaded.
     """
     from tasks.settings.layers_io import list_profiles  # noqa: PLC0415 - not at load
 
@@ -209,7 +209,7 @@ def explain_rejected_option(line: CommandLine, name: str, problem: str) -> Torch
 def find_help_topic(line: CommandLine, name: str) -> str | None:
     """Return the task whose help page the option `name` requests, or "" for the overview.
 
-    Return None if the option is neither `--help` nor `-h`.
+    Returns `None` if the option does not request help.
     """
     at = _find_option_index(line, name)
     return _find_owner(line, at) if line.words[at] in {"--help", "-h"} else None
@@ -232,7 +232,7 @@ def _find_option_index(line: CommandLine, name: str) -> int:
 def _explain_profile_syntax(
     line: CommandLine, wrong: str, dropped: Sequence[str], name: str = ""
 ) -> TorchyardError:
-    """Return the error `wrong`, with a hint that replaces the words `dropped` by profile=NAME."""
+    """Return an error; its hint is the command line with profile=NAME in place of `dropped`."""
     message = f"{wrong}: choose a profile with profile=NAME"
     if line.has_profile(name):
         return SettingsError(message, hint=_format_corrected_line(line, dropped, name))

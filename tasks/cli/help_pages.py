@@ -34,7 +34,7 @@ class StagePage:
     """The help page of a stage.
 
     `makes` says what the stage writes, and `again` when it runs again. `settings` are dotted keys
-    or sections. `start` says how to run the stage, or is "" if `doit STAGE` runs it.
+    or sections. `start` says how to run the stage; "" means `doit STAGE`.
     """
 
     name: str

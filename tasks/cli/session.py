@@ -268,7 +268,7 @@ def _pin_host_and_sources(opened: Profile, *, runs: bool) -> None:
 def _is_read_only_command(argv: Sequence[str]) -> bool:
     """Return True for `help`, `--help`, `settings`, and `list` without --status.
 
-    They must not run a program from the settings, because the user may not have read these yet.
+    These commands must not start a program that the settings name.
     """
     if not _HELP_OPTIONS.isdisjoint(argv):
         return True

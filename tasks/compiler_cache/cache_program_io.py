@@ -40,8 +40,8 @@ _REMOTE_ERROR = re.compile(r"(remote|secondary)_storage_(error|timeout)")
 class CacheCounts:
     """The numbers of cache hits, cache misses and compilations that cannot be cached.
 
-    `shared` is the number of hits known to come from the remote cache, `unreached` the number of
-    compilations that the remote cache did not answer.
+    `shared` counts the hits that came from the remote cache. `unreached` counts the compilations
+    for which the remote cache did not answer.
     """
 
     hits: int
@@ -74,8 +74,8 @@ class CacheCounts:
 class CacheMeasurement:
     """The measurement of a compiler cache during a `with` block.
 
-    `env` is the environment for the commands of the block. `counts` is set at the end of the block,
-    if known. `hit_rate` returns the share of hits so far (0 to 1), or None if this is unknown.
+    `env` is the environment for the commands in the block. `counts` is set at the end of the block.
+    `hit_rate` returns the share of hits so far (0 to 1). Unknown numbers are `None`.
     """
 
     env: Mapping[str, str]
@@ -110,7 +110,7 @@ def find_cache(program: str) -> CompilerCache | None:
 
 
 def parse_cache_kind(program: str) -> Literal["ccache", "sccache", ""]:
-    """Return the kind of cache for a program's name or path; "" if it is not a known cache."""
+    """Return the kind of cache for a program's name or path; "" for other programs."""
     stem = PurePath(program).stem
     return "ccache" if stem == "ccache" else "sccache" if stem == "sccache" else ""
 
@@ -213,10 +213,10 @@ _PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "
 
 
 def select_cache(job: DepsJob) -> CompilerCache | None:
-    """Return the installed cache to use, or None if one must be downloaded.
+    """Return the installed cache to use, or `None` if a cache must be downloaded.
 
-    Returns an empty `CompilerCache` if no cache is used. Raises `MissingToolError` for a missing
-    launcher in build.env, and for a requested cache that is neither installed nor downloadable.
+    An empty `CompilerCache` means no cache. Raises `MissingToolError` for a missing launcher in
+    build.env, and for a requested cache that is neither installed nor downloadable.
     """
     launcher = None  # the first one in build.env that is a known cache
     for variable, value in job.launchers.items():

@@ -115,7 +115,7 @@ def _compare_worker(
     local_objects: Mapping[tuple[str, str], bytes],
     env: Mapping[str, str],
 ) -> str:
-    """Return why a worker cannot be used; "" if it generates the same objects as this machine."""
+    """Return why a worker cannot be used, "" if it makes the same objects as this machine."""
     state_folder = folder / f"distcc-{one.user}-{one.name}-{one.port}"
     state_folder.mkdir()
     worker_env = {
@@ -158,7 +158,7 @@ def _compile_probe(
 
 
 def _check_icecream(scheduler: Worker, icecc: str, compiler: str, env: Mapping[str, str]) -> str:
-    """Return why icecc cannot use its scheduler or this machine's daemon; "" if it can use both."""
+    """Return why icecc cannot use its scheduler or this machine's daemon, "" if it can."""
     try:
         socket.create_connection((scheduler.name, scheduler.port), _PROBE_TIMEOUT).close()
     except OSError as error:
@@ -193,9 +193,8 @@ _LOG_VARIABLES = {
 class CompileDistribution:
     """The distribution of the compilations in a `with` block to other machines.
 
-    `env` is the environment for the compilations. `slots` is the number of jobs that the
-    other machines together can run in parallel. At the end of the block, `noted` is set to the
-    number of compilations on each host, for the build history, if these numbers are known.
+    `env` is the environment for the compilations. `slots` is how many jobs the other machines can
+    run at once. At the end of the block, `noted` gets the known numbers of compilations by host.
     """
 
     env: Mapping[str, str]
@@ -213,8 +212,8 @@ def distribute_compilations(
 ) -> Iterator[CompileDistribution]:
     """Distribute the compilations of the commands in a `with` block, and count them by host.
 
-    `launcher` is the compiler launcher that the commands already have. `log` is a temporary log of
-    distcc or icecream, from which the compilations are counted.
+    `launcher` is the compiler launcher of the commands. `log` is a temporary log of distcc or
+    icecream.
     """
     distribution = CompileDistribution(env)
     workers: tuple[Worker, ...] = ()

@@ -33,9 +33,8 @@ def open_remote_environment(
 ) -> Iterator[dict[str, str]]:
     """Yield the compilers' environment, which enables the remote cache if the cache is usable.
 
-    A remote cache in the user's variables takes precedence over `url`. The environment contains no
-    credentials: sccache's server gets the credentials when it starts, and ccache reads them from a
-    temporary file in `folder` that only this user can read.
+    A remote cache in the user's variables overrides `url`. The environment has no credentials:
+    sccache's server gets them at its start, and ccache reads them from a private file in `folder`.
     """
     plain_env, store = _split_remote_variables(cache, url, env)
     if cache.kind == "sccache" or not store:
@@ -80,9 +79,9 @@ def _split_remote_variables(
 
 
 def disable_failing_cache(cache: CompilerCache, url: str, counts: CacheCounts) -> None:
-    """Warn if the remote cache failed in a build, and disable the cache for the rest of the run.
+    """Disable the remote cache for the rest of the run if it failed in a build, with a warning.
 
-    A failing cache would delay each further compilation. `url` is the cache in the settings.
+    `url` is the cache in the settings.
     """
     with _CHECK_LOCK:
         used = (name for name in (_USER_CACHE, url) if _usable_by_url.get((cache.path, name)))
@@ -164,7 +163,7 @@ def _ping_redis(line: socket.socket, account: cache_urls.CacheAccount) -> str:
 
 
 def _check_sccache_server(cache: CompilerCache, env: Mapping[str, str]) -> str:
-    """Return why sccache's server does not use the remote cache; "" if the server uses it."""
+    """Return why sccache's server does not use the remote cache, "" if it does."""
     start_command = Command((cache.path, "--start-server"), env, "sccache's server", serves=True)
     try:
         shell.capture_output(start_command)

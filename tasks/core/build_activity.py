@@ -22,9 +22,9 @@ _CPP_SOURCE = re.compile(r"""\.(?:c|cc|cpp|cxx|C|mm|hip|S)(?=["'\s]|$)""")
 class Job:
     """A running Ninja command with its child processes.
 
-    `resident_mib` is the current memory use, `peak_mib` the highest so far, and `expected_mib` the
-    peak in the last build (0 if unknown). `age` is the run time in seconds. `waits` is the time in
-    seconds since the job was paused, 0 if the job is not paused.
+    `resident_mib` is the current memory use, `peak_mib` the highest so far. `expected_mib` is the
+    peak in the last build (0: unknown). `age` is the run time in seconds. `waits` is how long the
+    job has been paused (0: not paused).
     """
 
     pid: int
@@ -41,11 +41,10 @@ class Job:
 class BuildSnapshot:
     """The state of a build at one moment.
 
-    `limit_mib` and `available_mib` describe the tightest memory limit. `idle` is the number of jobs
-    that can start without a new jobserver token. `most` is the maximum number of jobs on all
-    machines, `local` that on this machine (0 for no limit). `shown` maps each job kind to the
-    memory peaks of its finished jobs, in ascending order. `since_grant` is the time in seconds
-    since the last new token.
+    `limit_mib` and `available_mib` describe the tightest memory limit. `idle` is how many jobs can
+    start without a new token. `most` is the maximum number of jobs on all machines, `local` on this
+    machine (0: no limit). `shown` has the memory peaks of finished jobs by job kind, in ascending
+    order. `since_grant` is the time in seconds since the last new token.
     """
 
     limit_mib: int
@@ -103,7 +102,7 @@ class HeavyJob:
 
     @property
     def summary(self) -> str:
-        """Return memory and time, `4.6 GiB 3 min`, each only if it is worth reporting."""
+        """Return memory and time, as in `4.6 GiB 3 min`. Small values are omitted."""
         min_mib, min_seconds = _HEAVY_THRESHOLDS
         memory = text_formatting.format_size(self.mib) * (self.mib >= min_mib)
         age = text_formatting.format_rough_duration(self.seconds) * (self.seconds >= min_seconds)
@@ -146,7 +145,7 @@ class BuildActivity:
 
     @property
     def memory_shortage(self) -> str:
-        """Return `memory is full (1.6 of 1.7 GiB), 5 compilers are paused`, or "" if neither."""
+        """Return text such as `memory is full (1.6 of 1.7 GiB), 5 compilers are paused`, or ""."""
         use = f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB"
         paused = f"{self.paused} {'compiler is' if self.paused == 1 else 'compilers are'} paused"
         if not self.limit_mib or self.used_mib < _FULL_MEMORY_SHARE * self.limit_mib:
@@ -176,7 +175,7 @@ class BuildActivity:
 
 
 def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
-    """Return the two heavy jobs with the most GiB of memory, and at equal GiB the oldest ones."""
+    """Return the two heavy jobs with the most GiB of memory, older ones first at equal GiB."""
     named = (job for job in jobs if job.output)
     measured = (HeavyJob(_find_name(job.output), job.resident_mib, job.age) for job in named)
     heavy = (job for job in measured if job.summary)

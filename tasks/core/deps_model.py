@@ -62,10 +62,10 @@ class MsvcEnvironment:
 
 @dataclass(frozen=True)
 class CompilerCache:
-    """The manifest cache.json: the compiler cache that launches the compilers, if there is one.
+    """The manifest cache.json: the compiler cache to use.
 
-    The cache is not in deps.json, because a changed deps.json rebuilds the extensions. `kind` is ""
-    without a cache. `own` are the settings in the user's configuration of the cache ("max_size").
+    Without a cache, `kind` is "". `own` are the settings in the user's configuration of the cache
+    ("max_size"). deps.json omits the cache, because a change there rebuilds the extensions.
     """
 
     kind: Literal["ccache", "sccache", ""] = ""

@@ -136,9 +136,9 @@ class KnowledgeError(TorchyardError):
 class CommandFailedError(TorchyardError):
     """The failure of a child process.
 
-    `exit_description` says how the process ended. `output` is the end of the process output; the
-    whole output begins at byte `log_offset` of the log. `parsed_log` is the `ParsedLog` of
-    tasks.diagnosis, None before the log is parsed.
+    `exit_description` says how the process ended. `output` is the end of the output. The whole
+    output is in the log from byte `log_offset` on. `parsed_log` is the `ParsedLog` of
+    tasks.diagnosis, or `None` before parsing.
     """
 
     exit_description = ""

@@ -81,7 +81,7 @@ class InstalledTorch:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """The Python that the environment is built for, or that has the existing torch."""
+    """A Python: the base of the environment, or the Python that has the existing torch."""
 
     path: str
     version: str

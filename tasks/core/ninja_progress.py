@@ -57,7 +57,7 @@ _STALL_SECONDS = 120.0  # a longer time without a finished step is reported
 class Progress:
     """The state of a build after a step.
 
-    `done` and `total` are steps; `total` is 0 until it is known. `eta` is in seconds. `at_work`
+    `done` and `total` count steps; 0 means an unknown total. `eta` is in seconds. `at_work`
     describes the running jobs. `silent` is the time in seconds since the last step finished.
     """
 
@@ -110,10 +110,10 @@ class ProgressMeter:
     _last: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS + 1))
 
     def read_line(self, line: str, now: float) -> Progress | None:
-        """Return the progress after a step line, None for any other line.
+        """Return the progress after a step line, `None` for any other line.
 
-        `now` is in seconds of a monotonic clock. A step line of a Ninja run with a single step,
-        such as CMake or the install, counts as another line.
+        `now` is a monotonic time in seconds. Step lines of a Ninja run with only one step are
+        ignored.
         """
         step = parse_ninja_step(line)
         if not step or step.total < 2:

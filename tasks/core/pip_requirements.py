@@ -31,7 +31,7 @@ def is_requirement_applicable(
 ) -> bool:
     """Return True if the requirement's marker holds without an extra, or with one of `extras`.
 
-    `where` has marker variables; all others have the values of the Python that runs torchyard.
+    `where` has marker variables. For others, the Python that runs torchyard is used.
     """
     marker = requirement.marker
     return marker is None or any(marker.evaluate({**where, "extra": one}) for one in ("", *extras))

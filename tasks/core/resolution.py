@@ -64,9 +64,9 @@ class ToolkitResolution:
 class Resolution:
     """The decisions that the plans of all stages start from.
 
-    `torch` is the release without its local version part. `cuda` is the CUDA release of torch
-    ("13.2"), None for a CPU torch. `index` is the package index of a prebuilt torch, "" for the
-    default index. `extensions` is True if an extension or companion package is built against torch.
+    `torch` is the release without local version. `cuda` is the CUDA release of torch ("13.2"),
+    `None` for a CPU torch. `index` is the package index of a prebuilt torch, "" for the default.
+    `extensions` is True if an extension or companion package is built against torch.
     """
 
     system: System

@@ -14,8 +14,8 @@ from tasks.knowledge.facts import Failure
 def build_diagnosis_document(found: Diagnosis, path: PurePath, remedy: str = "") -> dict[str, Any]:
     """Return the diagnosis as a JSON object, for `doit diagnose --json` and the record of a run.
 
-    `line` is the line in the source file if a compiler names one, else the line in the log.
-    `remedy` is the remedy for this host; "" means the general remedy of the failure.
+    `line` is the line in the source file, if known, or the line in the log. Without `remedy`, the
+    general remedy of the failure is used.
     """
     failure, error = found.failure, found.first_error
     first_error = error and {
@@ -40,10 +40,10 @@ _PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*(?::[a-z-]+)?)\}")
 
 
 def fill_remedy(failure: Failure, known: Mapping[str, str]) -> str:
-    """Return the remedy of a failure for this host, else the general remedy.
+    """Return the remedy of a failure for this host, or the general remedy.
 
-    `known` maps placeholders to values for this host. The remedy for this host is the first text of
-    `failure.here` that has no other placeholders.
+    `known` maps placeholders to values for this host. The remedy is the first text of
+    `failure.here` whose placeholders are all known.
     """
     for text in failure.here:
         if find_placeholders(text) <= known.keys():
@@ -80,8 +80,8 @@ def map_to_original(
 ) -> Diagnosis:
     """Return the diagnosis with paths in its first error mapped from the copy to the original.
 
-    A path is mapped only if the original path exists, because generated files exist only in the
-    copy. A path with spaces is recognized only if it is `first_error.file`.
+    A path without an original file stays, because generated files exist only in the copy. A path
+    with spaces is recognized only if it is `first_error.file`.
     """
     error = found.first_error
     if error is None:
@@ -113,8 +113,8 @@ _REQUIRED_FROM = re.compile(r":\s+required from here$")
 def extract_source_excerpt(raws: Sequence[RawLine], number: int) -> tuple[str, ...]:
     """Return the source excerpt that a compiler printed for the error in line `number` of the log.
 
-    The excerpt has the "required from here" line of a template instantiation, and the source line
-    with the marker below it, as far as the compiler printed them.
+    The excerpt contains the "required from here" line of a template, the source line, and the
+    marker below it.
     """
     first, last = number - _LINES_BEFORE, number + _LINES_AFTER
     lines = {raw.number: strip_colors(raw.text) for raw in raws if first <= raw.number <= last}

@@ -31,9 +31,9 @@ _BUILD_CONTINUES = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Ge
 class Diagnosis:
     """The result of a diagnosis.
 
-    `failure` is the cause, None if uncertain; `candidates` are the slugs of the possible causes.
-    `first_error` is the line to show, `edge` the Ninja edge that printed this line, "" if unknown.
-    `by` describes the facts of the run that led to the result, or those that are missing, else "".
+    `failure` is the cause, `None` if uncertain. `candidates` are the slugs of possible causes.
+    `first_error` is the line to show, and `edge` the Ninja edge that printed this line. `by` says
+    which facts of the run decided the result, or which facts were missing. Unknown texts are "".
     """
 
     failure: Failure | None
@@ -71,7 +71,7 @@ def _find_conflict_at(match: FailureMatch, lines: Sequence[LogLine]) -> str:
 
 
 def _find_last_attempt(lines: Sequence[LogLine]) -> int:
-    """Return the index where the last attempt begins: after the last command or successful step."""
+    """Return the index of the line after the last command line or successful step of a log."""
     start = 0
     for index, line in enumerate(lines):
         has_succeeded = _STEP_SUCCEEDED.search(line.text) and not any(

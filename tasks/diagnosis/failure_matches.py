@@ -18,7 +18,7 @@ LiteralTexts = frozenset[str]
 
 
 def find_required_literals(pattern: str) -> LiteralTexts | None:
-    """Return texts of which each match contains at least one, None if no texts are long enough.
+    """Return texts of which each match contains at least one, `None` if all are too short.
 
     The texts are in lower case, because the pattern ignores case.
     """
@@ -116,7 +116,7 @@ class ParsedLog:
 def _match_lines(
     failures: Sequence[Failure], lines: Sequence[LogLine]
 ) -> Iterator[tuple[int, tuple[Failure, ...]]]:
-    """Yield the index of each matching line, with the failures that its text matches."""
+    """Yield the index of each line that matches failures, with these failures."""
     windows = any(_WINDOWS_TEXT.search(line.text) for line in lines)
     applicable = [one for one in failures if windows or not one.platform]
     matches_by_text: dict[str, tuple[Failure, ...]] = {}
@@ -166,7 +166,7 @@ def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> 
 
 @cache
 def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the required literals of all patterns and headers, None if one of these has none."""
+    """Return the required literals of all patterns and headers, `None` if a pattern has none."""
     expressions = (*patterns, *map(_build_header_pattern, headers))
     literals = [find_required_literals(expression) for expression in expressions]
     return None if None in literals else frozenset().union(*filter(None, literals))

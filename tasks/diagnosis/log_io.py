@@ -193,7 +193,7 @@ def _split_raw_lines(number: int, line: bytes) -> Iterator[RawLine]:
 
 
 def decode_line(line: bytes) -> str:
-    """Decode a line as UTF-8 or, if that fails, as the most likely of cp1252, cp932 and gb18030."""
+    """Decode a line as UTF-8. If this fails, guess between cp1252, cp932 and gb18030."""
     with suppress(UnicodeDecodeError):
         return line.decode("utf-8")
     if not re.search(rb"[\x80-\xff]{2}", line):

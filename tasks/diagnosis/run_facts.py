@@ -22,12 +22,12 @@ _PLENTY = 4
 class RunFacts:
     """The facts of a run whose command failed.
 
-    `size` is the length of the log in bytes, to check that the facts belong to the log. `begun` is
-    the offset of the failed command's output, `code` its exit code, negative for a signal. `kills`
-    counts the processes that the kernel killed for lack of memory. `lowest_mib` is the least
-    available memory of the run, `limit_mib` the memory limit. `free_mib` is the free space on the
-    log's disk after the run. `jobs` is the number of parallel compilers, `compiler` the path and
-    version of the C++ compiler.
+    `size` is the length of the log in bytes, to check that the facts belong to the log. The output
+    of the failed command begins at byte `begun`. `code` is its exit code (negative: a signal).
+    `kills` counts the processes that the kernel killed for lack of memory. `lowest_mib` is the
+    least available memory of the run, `limit_mib` the memory limit. `free_mib` is the free space on
+    the log's disk after the run. `jobs` is the number of parallel compilers. `compiler` is the path
+    and version of the C++ compiler.
     """
 
     size: int = 0

@@ -35,10 +35,10 @@ class AutoFix:
 def run_with_auto_fix(
     stage: Stage, run: StageAction, profile: Profile
 ) -> tuple[tuple[Any, ...], str]:
-    """Run the stage; return its outputs and the description of the applied fix, "" without a fix.
+    """Run the stage. Return its outputs and the description of the applied fix, if any.
 
     Raises the `TorchyardError` of the stage, with the cause of the failure if the log shows it. An
-    error that already has a hint gets no fix.
+    error with a hint gets no fix.
     """
     with MEMORY_MONITOR.observe_memory() as memory:
         try:
@@ -86,7 +86,7 @@ def _explain_safely(
 def _choose_auto_fix(
     stage: Stage, explanation: FailureExplanation, profile: Profile
 ) -> AutoFix | None:
-    """Return the fix for the diagnosed failure, None if there is none or the job already has it."""
+    """Return the fix for the diagnosed failure, unless there is none or the job has it."""
     job, is_extension = stage.job, stage.kind == "extensions"
     failure = explanation.found.failure
     kind, _, header = (failure.auto_fix if failure else "").partition(" ")

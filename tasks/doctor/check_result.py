@@ -22,9 +22,8 @@ NO_PROFILE = "the profile could not be loaded"
 class CheckResult:
     """The result of a check: `seen` is the message, and `todo` the hint.
 
-    `subject` is what was checked, by default the id of the check. A line of the hint that begins
-    with two spaces is a command to copy. `known` is the id of the entry in config/knowledge that
-    caused the result, or an empty string.
+    `subject` is what was checked (default: the id). In the hint, a line that begins with two spaces
+    is a command to copy. `known` is the id of the entry in config/knowledge that caused the result.
     """
 
     id: CheckId

@@ -254,8 +254,8 @@ def _suggest_compiler_fix(
 ) -> str:
     """Return how to get a compiler that torch accepts, or how to disable torch's compiler check.
 
-    For a torch from source, no older GCC is suggested, because that would rebuild torch. The hint
-    may say that nvcc accepts the installed compiler, because the check `compiler` ensures this.
+    For a torch from source, no older GCC is suggested, because that would rebuild torch. The check
+    `compiler` ensures that nvcc accepts the installed compiler.
     """
     setting = f'  extensions ({names}).env: {{{SKIP_CHECK_VARIABLE}: "1"}}'
     disable = f"nvcc accepts this compiler, so disable torch's check:\n{setting}"
@@ -276,7 +276,7 @@ _LEVELS: dict[str, Level] = {"error": "problem", "warning": "warning", "info": "
 
 
 def check_known_bad(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Yield a `known-bad` result for each known problem that applies, or one `ok` if none does."""
+    """Yield a result for each known problem that applies; if there is none, yield one `ok`."""
     if profile is None:
         yield report_unchecked("known-bad", check_result.NO_PROFILE)
         return

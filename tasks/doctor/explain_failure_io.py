@@ -35,7 +35,7 @@ _BUILD_FILES = ("setup.py", "CMakeLists.txt", "*.py", "*.cmake")
 def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: str) -> str:
     """Return a hint that says where to remove an unsupported arch of an extension.
 
-    Return an empty string if the arch is a target of the profile, and for any other failure.
+    Returns "" if the arch is a target of the profile, and for other failures.
     """
     error = found.first_error
     if stage is None or stage.kind != "extensions" or found.failure is None or error is None:
@@ -99,7 +99,7 @@ class FailureExplanation:
 
     @property
     def cause(self) -> str:
-        """The cause as text, or the possible causes if it is uncertain; "" if nothing failed."""
+        """The cause, or the possible causes, as text; "" if nothing failed."""
         if failure := self.found.failure:
             return f"{failure.cause} ({failure.slug})"
         if self.found.candidates:
@@ -114,7 +114,7 @@ def explain_log(
     profile: Profile | None = None,
     stage: Stage | None = None,
 ) -> FailureExplanation:
-    """Explain a log. `profile` is `None` if another build wrote it; `facts` is `None` if unknown.
+    """Explain a log. `profile` is `None` for a log of another build; unknown `facts` are `None`.
 
     Without a profile, the remedy contains no fact of this host and no torchyard command.
     """
@@ -139,9 +139,9 @@ def explain_log(
 def explain_error(
     stage: Stage, error: TorchyardError, profile: Profile, memory: memory_monitor_io.ObservedMemory
 ) -> FailureExplanation | None:
-    """Explain why `stage` failed with `error`; add the explanation to `error` and return it.
+    """Explain why `stage` failed with `error`. Add the explanation to `error` and return it.
 
-    Writes the facts of the run beside the log. Returns None if `error` has no log of a command.
+    Writes the facts of the run beside the log. Returns `None` if `error` has no log of a command.
     """
     failed: BaseException | None = error
     while failed is not None and not isinstance(failed, CommandFailedError):
@@ -174,8 +174,8 @@ def _add_explanation(
 ) -> None:
     """Add the cause, remedy and log lines of `explanation` to `error`.
 
-    A hint of `error` is replaced only if the facts of the run show one failure, but the hint names
-    another failure in `slugs`.
+    If the hint names a failure in `slugs`, but the facts of the run show another failure, the hint
+    is replaced.
     """
     error.diagnosis, error.log = explanation.document, str(explanation.log)
     error.excerpt = explanation.excerpt
@@ -195,8 +195,7 @@ def _add_explanation(
 def _read_compiler(stage: Stage, deps: PurePath) -> str:
     """Return the path and version of the C++ compiler in the manifest `deps`.
 
-    Return an empty string if there is no manifest, or if the `env` of an extension sets CXX. The
-    `env` of a wheel job is the path of a manifest and sets nothing.
+    Returns "" without a manifest, and for an extension whose `env` sets CXX.
     """
     env = getattr(stage.job, "env", None)
     if isinstance(env, Mapping) and "CXX" in env:

@@ -231,8 +231,8 @@ def _report_missing_submodules(
 ) -> CheckResult:
     """Report empty submodules: a problem if the extension needs one of them, else a warning.
 
-    An extension needs a submodule that contains it, or that config/knowledge/extensions.yaml lists.
-    Whether it needs others is unknown. `optional` extensions only get a warning.
+    An extension needs the submodules around its folder, and the submodules that
+    config/knowledge/extensions.yaml lists. `optional` extensions only get a warning.
     """
     extension = knowledge.extensions.get(missing.extension)
     required = [missing.source / path for path in (extension.submodules if extension else ())]

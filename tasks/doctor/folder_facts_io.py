@@ -157,10 +157,9 @@ _NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.M | re.I)  # git neve
 def find_missing_submodules(
     request: ProbeRequest,
 ) -> tuple[host_facts.MissingSubmodules, ...] | None:
-    """Return the missing submodules of extensions in the user's folders, None without a profile.
+    """Return the missing submodules of extensions in the user's folders, `None` without a profile.
 
-    The search covers the folder to build, the folder that is copied for the build, and the git work
-    tree around the folder to build.
+    The search covers the folder to build, the folder to copy, and the git work tree around them.
     """
     found = []
     for extension, copied, built in request.own:

@@ -1,6 +1,6 @@
 """Define the facts that doctor reads about a host: probes create them, checks read them.
 
-None means "not inspected", an empty value means "inspected, but not found". Sizes are in MiB.
+`None` means "not inspected"; an empty value means "not found". Sizes are in MiB.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Tool:
-    """A program; `path` is "" if not found. `why` explains the choice or error, `todo` the fix."""
+    """A program. `path` is "" if not found. `why` explains the choice or error, `todo` the fix."""
 
     path: str = ""
     version: str = ""
@@ -44,7 +44,7 @@ class VisualStudio:
 class Disk:
     """A disk that a build writes to. `kind` is the filesystem type.
 
-    `holds` are labels of the folders on the disk ("build", "wheels"); `path` is the first folder.
+    `holds` labels the folders on the disk ("build", "wheels"). `path` is the first of the folders.
     """
 
     holds: tuple[str, ...]
@@ -89,8 +89,8 @@ class UnsafePath:
 class Leftover:
     """Another run, or a folder of unknown origin, that affects the build.
 
-    `kind` is `running` for a run that is still alive, `killed` for a killed run whose `processes`
-    may still run, and `foreign` for a build folder that torchyard did not create.
+    `kind` is `running` for a live run, `killed` for a killed run whose `processes` may still run,
+    and `foreign` for a build folder that torchyard did not create.
     """
 
     kind: Literal["running", "killed", "foreign"]
@@ -109,7 +109,7 @@ class ShadowingTorch:
 
 @dataclass(frozen=True)
 class InstalledExtension:
-    """An installed package with an extension's name; `indexed` if it is from a package index."""
+    """An installed package with an extension's name. `indexed`: it is from a package index."""
 
     name: str
     version: str
@@ -119,7 +119,7 @@ class InstalledExtension:
 
 @dataclass(frozen=True)
 class BuildTorch:
-    """The torch to build extensions for; `version` is "" if missing. `says` has compiler rules."""
+    """The torch to build extensions for. `version` is "" if missing. `says` has compiler rules."""
 
     version: str = ""
     cuda: str | None = None
@@ -150,8 +150,8 @@ class UnmergedCheckout:
 class RequiredUrl:
     """A URL that a build needs for `subject`. `answers` is True if its host accepted a connection.
 
-    After the connection test, `url` contains no secrets. The index in the user's uv or pip settings
-    replaces a default index (`usual`). `instead_of` is the URL that a mirror replaced.
+    After the test, `url` contains no secrets. With `usual`, the index in the user's uv or pip
+    settings replaces this default index. `instead_of` is the URL that a mirror replaced.
     """
 
     subject: str
@@ -167,12 +167,12 @@ class ProbeRequest:
     """The subjects that the probes inspect. Paths are absolute.
 
     `places` has a label and a path for each folder that a build writes to. `build` is the build
-    folder, None without a profile. `torch` is the folder of an existing torch, None if torch will
-    be installed into `venv`. `begun` are files that exist only after the build has started. `into`
-    is the setting install.into, and `installed` the manifest that an install writes. `sources` has
-    the name and the folder of each extension; the folder may not exist yet. `own` has the
-    extensions in the user's folders: name, folder, and the subfolder that is built. `checkouts` has
-    the user's folders of PyTorch and extensions, each with its settings key.
+    folder, `None` without a profile. `torch` is the folder of an existing torch; if it is `None`,
+    torch will be installed into `venv`. `begun` are files that exist only once the build has
+    started. `into` is the setting install.into, `installed` the manifest of an install. `sources`
+    has the name and the folder of each extension; the folder may not exist yet. `own` has name,
+    folder and built subfolder of the extensions in the user's folders. `checkouts` has the user's
+    folders of PyTorch and extensions, each with its settings key.
     """
 
     root: PurePath
@@ -199,11 +199,10 @@ class HostFacts:
 
     `systems` are names that select a package manager (`ubuntu`, `debian`). `begun` is True if the
     build already uses most of its disk space. `python_bits` is 32 or 64, for the target
-    interpreter. `glibc` is empty without glibc (musl, Windows). `cmake` and `ninja` are found in
-    the build environment, else on PATH, and `setuptools` only in the build environment.
-    `without_cuda` are the extensions without CUDA sources. `reach` has the required URLs.
-    `hands_on` is the program that sends compilations to the `workers`. `proxies` maps each proxy
-    variable to HOST:PORT, or to "" if the variable contains no host.
+    interpreter. `glibc` is "" on a system without glibc. `cmake` and `ninja` may be on PATH, while
+    `setuptools` must be in the build environment. `without_cuda` are the extensions without CUDA
+    sources. `reach` has the required URLs. `hands_on` is the program that sends compilations to the
+    `workers`. `proxies` maps each proxy variable to HOST:PORT, or to "" for values without a host.
     """
 
     host: Host

@@ -39,7 +39,7 @@ _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 def _start_network_probes(
     request: ProbeRequest, checks: frozenset[CheckId]
 ) -> Callable[[], dict[str, Any]]:
-    """Start the network probes that `checks` need; return a function that waits for the facts."""
+    """Start the network probes for `checks`. Return a function that waits for the facts."""
     urls: dict[str, list[RequiredUrl]] = {}
     if checks & {"index", "git-hosts"}:
         started = folder_facts_io.has_started_build(request)
@@ -63,7 +63,7 @@ def _start_network_probes(
 
 
 def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[str, bool]]:
-    """Connect to all URLs; return a function that waits for the answers.
+    """Connect to all URLs. Return a function that waits for the answers.
 
     The function waits until `deadline` seconds after the start, and omits URLs without a result.
     """
@@ -251,7 +251,7 @@ def _find_compiler(request: ProbeRequest) -> Tool:
 
 
 def _find_build_tool(venv: PurePath | None, name: str) -> Tool:
-    """Return the tool in the build environment, else the tool on PATH."""
+    """Return the tool in the build environment or, if missing, the tool on PATH."""
     if venv:
         program = environments.build_program_path(environments.find_scripts_folder(venv), name)
         if program.is_file():

@@ -116,7 +116,7 @@ def _compiles_torch(profile: Profile | None) -> bool:
 
 
 def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckResult:
-    """Check the swap space. Linking may need it, and so may jobs that are larger than estimated."""
+    """Check the swap space, which linkers and jobs larger than estimated may need."""
     if memory.swap_mib is None:
         return report_unchecked("swap", "this system does not report the size of its swap")
     message = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
@@ -305,7 +305,7 @@ def _check_ninja(s: HostFacts, profile: Profile | None) -> CheckResult:
 
 
 def is_in_build_folder(path: str, profile: Profile | None) -> bool:
-    """Return True if a profile is given and the program `path` is in its build folder."""
+    """Return True if the program `path` is in the build folder of the profile."""
     build = profile.layout.build if profile else None
     return build is not None and type(build)(path).is_relative_to(build)
 

@@ -56,7 +56,7 @@ def summarize_line(line: str) -> str:
 
 
 def _find_file_name(command: str) -> str:
-    """Return the source file in a command, else its output file or archive; "" if it has none."""
+    """Return the source file in a command or, without any, the output file or archive."""
     for name in map(_extract_base_name, _INPUT.findall(command)):
         if name.endswith(_SOURCES):
             return name

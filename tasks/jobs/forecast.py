@@ -36,7 +36,7 @@ class Forecast:
         self._began: float | None = None
 
     def finish_step(self, line: str, now: float) -> None:
-        """Record that the output in a line of Ninja is finished; `now` is a monotonic time."""
+        """Record that Ninja has finished the output in `line`, at the monotonic time `now`."""
         cost = self._remaining.pop(find_step_output(line), None)
         if cost is None:
             return

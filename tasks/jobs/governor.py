@@ -64,7 +64,7 @@ def decide_jobs(view: BuildSnapshot) -> GovernorDecision:
 
 
 def _compute_job_count(view: BuildSnapshot, free_mib: float, short: frozenset[int]) -> int:
-    """Return how many jobs may run; `short` has the ids of jobs that are paused to save memory."""
+    """Return how many jobs may run. `short` are the ids of jobs paused for lack of memory."""
     running = len(view.running)
     if short:
         return running - any(job.waits > _PATIENCE for job in view.running if job.pid in short)

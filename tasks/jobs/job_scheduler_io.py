@@ -34,11 +34,11 @@ _DISK_FULL_HINT = (
 def resolve_fixed_jobs(
     limit: int | None, folder: PurePath, ninja: str, deps: DepsManifest, launchers: Iterable[str]
 ) -> int | None:
-    """Return a fixed number of jobs for the program `ninja`; None if it can use the jobserver.
+    """Return a fixed number of jobs for the program `ninja`; `None` if it can use the jobserver.
 
-    The number is how many jobs the memory allows now, at most `limit`. It is needed if `ninja` is
-    too old for a jobserver, if the path `folder` has a space (except on Windows), or if sccache is
-    one of the `launchers`, because its server then starts the compilers and not Ninja.
+    The number is how many jobs the memory allows now, at most `limit`. It is needed for an old
+    `ninja`, for a `folder` with a space in its path (except on Windows), and with sccache among the
+    `launchers`, because sccache's server starts the compilers.
     """
     program = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
     served = any(cache_program_io.parse_cache_kind(one) == "sccache" for one in launchers)
@@ -51,7 +51,7 @@ def resolve_fixed_jobs(
 def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
     """Return how many compilers the available memory allows, at most `limit`.
 
-    If `limit` is `None`, it is the number of cores. A compiler counts as at least `compiler_mib`.
+    Without `limit`, use the number of cores. Each compiler needs at least `compiler_mib` of memory.
     """
     jobs = capacity.compute_safe_jobs(compiler_mib, limit or 0)
     return min(limit or jobs, jobs)
@@ -59,13 +59,13 @@ def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:
 
 @dataclass
 class JobScheduler:
-    """The scheduler of one build, which sets the number of jobs, retries, and collects results.
+    """The scheduler of one build: it sets the number of jobs, retries, and collects results.
 
-    `jobs` is a fixed number of jobs, or None if the jobserver in `jobserver_folder` is used.
+    `jobs` is a fixed number of jobs, or `None` to use the jobserver in `jobserver_folder`.
     `expected` maps outputs to the expected MiB. At most `most` jobs run locally and `slots` more on
-    workers; `limit` is build.jobs, the maximum of local and remote jobs. Results, even of a failed
-    build, are `peaks` (output → MiB), `killed` (outputs), `allowed` and `busiest` (how many jobs
-    could run and did run at once), `edge_times`, and `old_make` (a make without jobserver ran).
+    workers. `limit` is build.jobs, the maximum of all jobs. Even a failed build has results:
+    `peaks` (output → MiB), `killed` (outputs), `allowed` and `busiest` (how many jobs could run and
+    did run at once), `edge_times`, and `old_make` (a make without jobserver ran).
     """
 
     jobs: int | None
@@ -97,9 +97,9 @@ class JobScheduler:
     ) -> None:
         """Run the build with `start(jobs, env, take)`, which passes each output line to `take`.
 
-        If a compiler ran out of memory, retry with half as many jobs. If it was killed for another
-        reason, retry once unchanged. If a make is too old for the jobserver, retry with a fixed
-        number of jobs. Raises the `CommandFailedError` of the last attempt.
+        Retry with half as many jobs if a compiler ran out of memory, and once unchanged if it was
+        killed for another reason. Retry with a fixed number of jobs if a make is too old for the
+        jobserver. Raises the `CommandFailedError` of the last attempt.
         """
         if self.limit and not self.jobs:  # divide the limit between this machine and the workers
             self.most = min(self.most, self.limit) if self.slots else self.limit
@@ -146,7 +146,7 @@ class JobScheduler:
                 self.peaks.update(ended.peaks)
 
     def _should_retry(self, error: CommandFailedError, memory: ObservedMemory) -> bool:
-        """Return True to retry the build, and print why; if not, add a hint to `error`."""
+        """Decide whether to retry the build. Print the reason, or add a hint to `error`."""
         failures, log = load_knowledge(KNOWLEDGE_FOLDER).failures, error.parsed_log
         if log is None:
             return False

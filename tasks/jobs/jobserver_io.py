@@ -1,4 +1,4 @@
-"""Share job tokens between the builds of a folder; one build, the governor, adapts the number."""
+"""Share job tokens between the builds of a folder. One build, the governor, adapts the number."""
 
 import contextlib
 import re
@@ -32,12 +32,12 @@ _AUDIT_SAMPLES = 8  # consecutive samples before tokens count as lost or as surp
 
 @dataclass
 class Jobserver:
-    """A build's part in the jobserver: it samples the jobs and, as governor, adjusts the tokens.
+    """A build's part in the jobserver. It samples jobs; as the governor, it adjusts the tokens.
 
-    A token is free, used by a job, or withheld by the governor, the build with the leader lock.
-    At most `most` jobs may run. `at_work` are the running jobs of all builds, `in_use` is how many
-    run now, and `peak_jobs` is how many ran at most. `peaks` is set at the end, and maps each
-    output that this run built to its peak MiB.
+    A token is free, used by a job, or withheld by the governor. The governor is the build with the
+    leader lock. At most `most` jobs may run. `at_work` are the running jobs of all builds, `in_use`
+    is their number, and `peak_jobs` the highest number so far. At the end, `peaks` maps each output
+    of this build to its peak MiB.
     """
 
     tokens: JobTokens

@@ -17,8 +17,8 @@ class KilledAttempt:
     """A build attempt in which compilers were killed. A field is `None` if its value is unknown.
 
     `memory_short` is True if memory was short, `names_memory` if a compiler reported it. `jobs` is
-    the number of jobs in this attempt, and `safe_jobs` is how many memory allows now. `retries`
-    counts the earlier retries with fewer jobs, `unchanged_retries` those with the same number.
+    the number of jobs in this attempt, `safe_jobs` how many memory allows now. `retries` counts the
+    earlier retries with fewer jobs, `unchanged_retries` those with the same number.
     """
 
     memory_short: bool | None
@@ -40,8 +40,8 @@ class RetryDecision:
 def decide_retry(attempt: KilledAttempt) -> RetryDecision:
     """Decide whether to retry a build whose compilers were killed.
 
-    Retry with half as many jobs, at most three times and not after an attempt with one job. If
-    memory was not short, retry once unchanged, because a user or a time limit was the cause.
+    Retry at most three times with half as many jobs, but at least one. If memory was not short,
+    retry once unchanged, because a user or a time limit was the cause.
     """
     if attempt.memory_short is False and not attempt.names_memory:
         return RetryDecision(not attempt.unchanged_retries)

@@ -74,7 +74,7 @@ class FileLeaderLock:
         self._fd = _open_lock_file(folder / "governor.lock")
 
     def acquire_lead(self) -> bool:
-        """Get the lock if it is free; return True if this process now has the lock."""
+        """Get the lock if it is free. Return True if this process has the lock."""
         self.taken = self.taken or (self._fd >= 0 and _try_lock(self._fd))
         return self.taken
 

@@ -20,11 +20,11 @@ _COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # programs of GCC and clang
 
 @dataclass(frozen=True)
 class JobsSnapshot:
-    """The jobs at one moment, with the bounds `least` and `most` of the tokens that they hold.
+    """The jobs at one moment. They hold `least` to `most` tokens.
 
     `ninjas` is how many Ninja processes use the jobserver, and `idle` how many of these run no job.
-    Each may run one job without a token. If a make is running, `unsure` is True, because the make
-    may hold more tokens.
+    Each may run one job without a token. `unsure` is True if a make runs, which may hold more
+    tokens.
     """
 
     jobs: tuple[Job, ...]
@@ -49,9 +49,9 @@ class _RunningEdge:
 class RunningEdges:
     """The running edges of all builds that use one jobserver, updated by each sample.
 
-    A child process of Ninja and its descendants are one edge. `peaks` maps the output of each
-    finished local edge of this run to its peak MiB. `shown` maps each kind of job to all known
-    peaks in MiB, which are those of the last build and of finished edges, in ascending order.
+    A child process of Ninja and its descendants are one edge. `peaks` maps each finished local
+    output of this run to its peak MiB. `shown` has all known peaks (of the last build and of
+    finished edges) by job kind, in ascending order of MiB.
     """
 
     def __init__(self, auth: str, expected: Mapping[str, int]) -> None:
@@ -120,7 +120,7 @@ class RunningEdges:
         self._inspect_process(pid, now)
 
     def _inspect_process(self, pid: int, now: float) -> None:
-        """Classify a process by its command line, which is still that of its parent until exec."""
+        """Classify a process by its command line (that of its parent until exec)."""
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
             command = " ".join(processes.read_arguments(pid))
@@ -150,7 +150,7 @@ class RunningEdges:
             edge.job = replace(edge.job, kind="c++", expected_mib=expected)
 
     def _is_jobserver_client(self, pid: int) -> bool:
-        """Return True if this Ninja uses the jobserver; a Ninja with -j does not."""
+        """Return True if this Ninja uses the jobserver. A Ninja with -j does not use it."""
         arguments, parent = processes.read_arguments(pid), processes.find_parent_pid(pid)
         # a child of Ninja that has not called exec yet looks like a Ninja
         if parent in self._ninjas and arguments == processes.read_arguments(parent):
@@ -175,7 +175,7 @@ class RunningEdges:
             self._assign_to_edge(pid, now)
 
     def _forget_process(self, pid: int) -> None:
-        """Remove an ended process; if it was the first process of an edge, also end the edge."""
+        """Remove an ended process. If it was the first process of an edge, end the edge."""
         self._known.pop(pid, None)
         self._ninjas.pop(pid, None)
         for pids in (self._joined, self._sending, self._makes):

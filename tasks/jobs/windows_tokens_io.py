@@ -1,8 +1,8 @@
 """Keep the jobserver's tokens in a semaphore; elect the governor with a named event. Windows only.
 
-The names of both objects are computed from the jobserver's folder. The objects exist in one logon
-session, until the last process that has them open ends. If an elevated process owns the objects, a
-build that is not elevated cannot open them, and uses a separate jobserver.
+The names of both objects are computed from the jobserver's folder. The objects end with the last
+process of the logon session that uses them. A build that is not elevated cannot open the objects of
+an elevated process, and uses a separate jobserver.
 """
 
 import contextlib
@@ -98,7 +98,7 @@ class EventLeaderLock:
         self._handle = 0
 
     def acquire_lead(self) -> bool:
-        """Get the lock if it is free; return True if this process now has the lock."""
+        """Get the lock if it is free. Return True if this process has the lock."""
         if not self.taken and self._name:
             try:
                 handle = _create_event(None, True, False, self._name)
@@ -121,7 +121,7 @@ class EventLeaderLock:
 
 @contextlib.contextmanager
 def open_tokens(folder: Path) -> Iterator[tuple[TokenSemaphore, EventLeaderLock]]:
-    """Open the tokens and the leader lock of `folder`. A new jobserver has no free tokens."""
+    """Open the semaphore of tokens and the leader lock for `folder`; create them if missing."""
     name = compute_semaphore_name(folder)
     try:
         semaphore = TokenSemaphore(name)

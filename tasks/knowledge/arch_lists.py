@@ -38,7 +38,7 @@ def format_torch_archs(
 ) -> str:
     """Return the value of TORCH_CUDA_ARCH_LIST, such as `8.9;12.0+PTX`.
 
-    The list is for extensions, or for torch's CMake code if `cmake` is True. Raises
+    The value is for extensions or, if `cmake` is True, for torch's CMake code. Raises
     `KnowledgeError` if the release `torch` rejects an arch.
     """
     ordered = _sort_archs(archs)
@@ -97,9 +97,9 @@ def parse_torch_archs(
 ) -> MachineCode:
     """Return the machine code that the user's TORCH_CUDA_ARCH_LIST `text` selects.
 
-    The list is for extensions, or for torch's CMake code if `cmake` is True. Raises
+    The list is for extensions or, if `cmake` is True, for torch's CMake code. Raises
     `KnowledgeError` for an empty list or item, a name such as `Hopper` or `native`, and an arch
-    that the release `torch` does not accept.
+    that the release `torch` rejects.
     """
     if not text.strip("; \t"):
         hint = f"remove the list, so that target.gpus decides; or {_ARCH_LIST_EXAMPLE}"
@@ -120,8 +120,8 @@ def parse_torch_archs(
 def parse_cmake_archs(knowledge: Knowledge, cuda: str, text: str) -> MachineCode | None:
     """Return the machine code that `text`, CMAKE_CUDA_ARCHITECTURES or CUDAARCHS, selects.
 
-    `cuda` is the toolkit's release. Return None for "OFF", with which CMake leaves the choice to
-    the project. Raises `KnowledgeError` for `native` and others that depend on the machine.
+    `cuda` is the toolkit's release. Returns `None` for "OFF", which leaves the choice to the
+    project. Raises `KnowledgeError` for `native` and other values that depend on the machine.
     """
     if text == "OFF":
         return None

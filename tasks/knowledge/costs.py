@@ -19,10 +19,10 @@ from tasks.knowledge.resource_estimates import DiskUsage, Range, add_range_multi
 class Cost:
     """The time, disk usage and memory of a strategy.
 
-    `seconds` is the least and the most wall-clock time, None if unknown. `core_seconds` is the part
-    of `seconds` that more cores shorten, because compilers run in parallel. `disk_usage` is the
-    usage after the build, None if unknown. `memory_mib` is the memory of the largest process.
-    `known` is the evidence, or begins with "unverified".
+    `seconds` is the least and the most wall-clock time, `None` if unknown. `core_seconds` is the
+    part of `seconds` that more cores shorten. `disk_usage` is the usage after the build, `None` if
+    unknown. `memory_mib` is the memory of the largest process. `known` is the evidence for these
+    numbers; without evidence, it begins with "unverified".
     """
 
     seconds: tuple[int, int] | None
@@ -32,7 +32,7 @@ class Cost:
     core_seconds: tuple[int, int] = (0, 0)
 
     def scale_to_cores(self, cores: int) -> Cost:
-        """Return the cost with `cores` parallel compilers. Nothing is left in `core_seconds`."""
+        """Return the cost with `cores` parallel compilers; the new `core_seconds` are (0, 0)."""
         if self.seconds is None:
             return self
         times = zip(self.seconds, self.core_seconds, strict=True)
@@ -61,10 +61,10 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
 
 
 class ExtensionCost(Struct, frozen=True, kw_only=True):
-    """The cost that one extension adds to that of any strategy.
+    """The cost of one extension, in addition to the cost of any strategy.
 
-    `seconds` is the least and the most time. `status` is the evidence, and `uncertain` says what
-    was not checked.
+    `seconds` is the least and the most time. `status` is the evidence. `uncertain` says what was
+    not checked.
     """
 
     seconds: Range
@@ -77,8 +77,8 @@ class ExtensionCost(Struct, frozen=True, kw_only=True):
 class CostFact(ExtensionCost, frozen=True, kw_only=True):
     """The cost of one strategy. Each time is the least and the most time in seconds.
 
-    `core_seconds` is the compiler time for one arch, and `arch_seconds` that for each further arch,
-    both summed over all cores. `seconds` is the time without compilers.
+    `core_seconds` is the compiler time for one arch, `arch_seconds` the compiler time for each
+    further arch. Both are sums over all cores. `seconds` is the time without compilers.
     """
 
     strategy: Strategy

@@ -34,8 +34,8 @@ class CppExtension:
     """The compiler requirements in the tables of a torch's cpp_extension.py.
 
     `standard` is the C++ standard for extensions (20). `gcc` and `clang` have bounds by CUDA
-    release ("12.8"). cpp_extension.py warns about compilers older than `least_gcc` or `least_msvc`,
-    and checks no compiler if the torch version matches the pattern `unchecked`.
+    release ("12.8"). Compilers older than `least_gcc` or `least_msvc` cause a warning. A torch
+    version that matches the pattern `unchecked` disables all checks.
     """
 
     standard: int | None = None
@@ -50,7 +50,7 @@ class CppExtension:
         return not (self.unchecked and re.match(self.unchecked, torch))
 
     def select_bounds(self, cxx: str) -> tuple[str, Mapping[str, VersionBounds]]:
-        """Return the kind and bounds of `cxx`; as torch does, take `/usr/bin/clang++` for GCC."""
+        """Return kind and bounds of the compiler `cxx`. In torch, a path to clang counts as GCC."""
         return ("clang", self.clang) if cxx.startswith("clang") else ("GCC", self.gcc)
 
 

@@ -56,7 +56,7 @@ def is_known_to_fail(
 
 
 def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> Toolkit:
-    """Return the toolkit. Raises `KnowledgeError` if it cannot compile for every one of `archs`."""
+    """Return the toolkit. Raises `KnowledgeError` if an arch in `archs` cannot be compiled."""
     toolkit = find_toolkit(knowledge, cuda)
     required = sorted(set(archs))
     missing = next((arch for arch in required if arch not in toolkit.makes), None)

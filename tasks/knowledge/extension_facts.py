@@ -40,7 +40,7 @@ class BuildSetting(Struct, frozen=True, kw_only=True):
 class ArchVariable(Struct, frozen=True, kw_only=True):
     """The environment variable from which a setup.py reads the archs in the form `80;120`.
 
-    `known` are the archs that the setup.py accepts, empty if it accepts any arch.
+    `known` are the archs that setup.py accepts. If it is empty, any arch is accepted.
     """
 
     variable: str
@@ -96,10 +96,10 @@ class ExtensionFact(Struct, frozen=True, kw_only=True):
 
 
 class StableAbiWheel(WheelCode, frozen=True, kw_only=True):
-    """A wheel that uses only the stable ABI, so that it runs with every matching torch and CUDA.
+    """A wheel that uses only the stable ABI, and so runs with every matching torch and CUDA.
 
-    `torch` and `cuda` are version specifiers. `beside_built` is the evidence that the wheel runs
-    with a torch that is not an official wheel.
+    `torch` and `cuda` are version specifiers. `beside_built` is the evidence that the wheel also
+    runs with a torch that was built from source.
     """
 
     wheel: str
@@ -116,8 +116,8 @@ class CompanionFact(Struct, frozen=True, kw_only=True):
     """A companion package, whose version must match that of torch.
 
     `source` says how to build the package. `independent` are wheels that match many torch versions.
-    For triton, which is always installed as a wheel, `source` is `None`, `packages` has the package
-    name by system, and `pins` has its package index and the files that pin it in PyTorch's tree.
+    triton is always a wheel and has no `source`. `packages` has its package name by system. `pins`
+    has its package index and the files in PyTorch's tree that pin it.
     """
 
     name: str

@@ -97,10 +97,10 @@ class GpuFamily(Struct, frozen=True, kw_only=True):
 
 
 class IntegratedGpu(Struct, frozen=True, kw_only=True):
-    """A capability of systems on a chip, which run other cubins than the general rule says.
+    """A capability of systems on a chip, which do not follow the general rule for cubins.
 
-    A GPU of this capability runs cubins for the archs in `runs`, and those for the archs in
-    `runs_since` if CUDA `since` or later compiled them.
+    A GPU of this capability runs cubins for the archs in `runs`. It also runs cubins for the archs
+    in `runs_since`, if CUDA `since` or later compiled them.
     """
 
     arch: ParsedArch = field(name="name")
@@ -121,8 +121,8 @@ class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
     """A CUDA release.
 
     `sm`, `a` and `f` are the archs that ptxas supports: without a suffix, with "a" and with "f".
-    The bounds `gcc_max`, `clang_max` and `msvc_min` are inclusive, `msvc_below` (an _MSC_VER) is
-    exclusive. `pypi` is True if PyPI has this toolkit, `cuobjdump` if PyPI has its cuobjdump.
+    `gcc_max`, `clang_max` and `msvc_min` are allowed, but `msvc_below` (an _MSC_VER) is not. `pypi`
+    is True if PyPI has this toolkit, `cuobjdump` if PyPI has its cuobjdump.
     """
 
     cuda: str = field(name="name")
@@ -172,8 +172,8 @@ class OfficialWheel(WheelCode, frozen=True, kw_only=True):
 class PythonLimit(Struct, frozen=True, kw_only=True):
     """The newest Python that has a wheel of some releases on some systems and machines.
 
-    An empty `system` or `machine` means all; if `pypi`, the limit is only for wheels on PyPI.
-    `last` is the newest Python, an empty string if there is no wheel at all.
+    An empty `system` or `machine` means all. With `pypi`, the limit is only for wheels on PyPI.
+    `last` is the newest Python, "" if there is no wheel.
     """
 
     releases: tuple[str, ...]
@@ -186,10 +186,9 @@ class PythonLimit(Struct, frozen=True, kw_only=True):
 class Release(Struct, frozen=True, kw_only=True):
     """A minor release of PyTorch, with the requirements of its newest patch.
 
-    `setuptools`, `torchvision`, `torchaudio` and `triton` are version specifiers, empty if any
-    version works or the package does not exist. `patches` maps an older patch to the specifiers
-    that differ from these. `channel` is where a pre-release is published; the facts of a
-    pre-release are only assumed.
+    `setuptools`, `torchvision`, `torchaudio` and `triton` are version specifiers, empty for any
+    version and for a missing package. `patches` maps an older patch to the specifiers that differ.
+    `channel` is where a pre-release is published; its facts are only assumed.
     """
 
     minor: str = field(name="name")
@@ -237,7 +236,7 @@ class KnownProblem(Struct, frozen=True, kw_only=True):
 
 
 class KnownBad(KnownProblem, frozen=True, kw_only=True):
-    """A known problem and its alternative conditions `when`, empty if no fact shows the problem."""
+    """A known problem of combinations that meet one of the conditions `when`."""
 
     when: Conditions
 
@@ -261,8 +260,8 @@ class FolderRule(Struct, frozen=True, kw_only=True):
     """The effect of a changed variable or tool on a configured CMake build directory.
 
     `keys` are globs of the variables and tools. `entries` are the names in CMakeCache.txt that hold
-    the value; "=" stands for the name of the variable itself. `by` says how CMake gets the value.
-    `forget` are globs of other entries of CMakeCache.txt that are removed after a change.
+    the value ("=" is the variable's own name). `by` says how CMake gets the value. After a change,
+    the entries of CMakeCache.txt that match the globs `forget` are removed.
     """
 
     keys: tuple[str, ...]
@@ -282,11 +281,11 @@ class FolderRule(Struct, frozen=True, kw_only=True):
 class Failure(Struct, frozen=True, kw_only=True):
     """A known failure and how to recognize it in the output of a command.
 
-    One of `patterns` must match a line of the output, or one of `headers` the name of a header
-    that could not be opened. One of `near` must match a nearby line, and none of `unless` the same
-    line. `rank` decides which of several failures is reported. `here` has remedies with
-    {placeholders}; the first one whose placeholders all have a value on this host replaces
-    `remedy`. `auto_fix` is the fix that a build may apply ("forced-include cfloat").
+    One of `patterns` must match a line of the output, or one of `headers` the name of a missing
+    header. One of `near` must match a nearby line, and none of `unless` the same line. `rank`
+    decides which of several failures is reported. `here` has remedies with {placeholders}. The
+    first one whose placeholders all have a value on this host replaces `remedy`. `auto_fix` is the
+    fix that a build may apply ("forced-include cfloat").
     """
 
     slug: str = field(name="id")

@@ -35,7 +35,7 @@ def _split_gpu_name(text: str) -> tuple[str, ...]:
 def _find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
     """Return the GPUs that `text` may mean: the most similar name of each capability, in order.
 
-    If `text` has a model number, a GPU must have that number or differ by one mistake.
+    A model number in `text` must be that of the GPU, except for one mistake.
     """
     numbers = _list_model_numbers(text)
     if not numbers:
@@ -199,7 +199,7 @@ def _reject_too_old_gpu(knowledge: Knowledge, text: str) -> None:
 
 
 def _format_gpu_choices(gpus: Iterable[GpuFact]) -> str:
-    """List one GPU for each capability of `gpus`: the one whose name has the fewest words."""
+    """List one GPU for each capability, the one whose name has the fewest words."""
     plainest: dict[Arch, GpuFact] = {}
     for gpu in sorted(gpus, key=lambda gpu: (gpu.arch, len(_split_gpu_name(gpu.name)))):
         plainest.setdefault(gpu.arch, gpu)

@@ -124,7 +124,7 @@ def _find_nested(row: Row, dotted: str) -> list[Any]:
 
 
 def _describe_mistake(error: ValidationError) -> tuple[str, str]:
-    """Return the dotted key of a mistake in a row, with list positions from 1, and the mistake."""
+    """Return the dotted key of a mistake in a row, and the mistake. Lists count from 1."""
     match = re.fullmatch(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", str(error), re.DOTALL)
     mistake, path = match.groups("") if match else (str(error), "")
     key = re.sub(r"\[(\d+)\]", lambda place: f".{int(place[1]) + 1}", path.replace("[...]", ""))
@@ -283,7 +283,7 @@ class Knowledge:
     def read_table(
         self, name: str, section: str, kind: type[F], complete: Callable[[Row], Row] = dict
     ) -> dict[str, F]:
-        """Return the facts in a section of a file, by key, or by position from 1 if it is a list.
+        """Return the facts in a section of a file, by key or, in a list, by position from 1.
 
         `complete` adds derived values to a row, which has its key as "name".
         """

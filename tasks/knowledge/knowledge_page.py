@@ -202,8 +202,8 @@ def _format_wheel(
 ) -> str:
     """Format the newest or the oldest torch with a wheel for `arch`: `2.7, cu128 by sm_120 ?`.
 
-    The wheel on PyPI is chosen if it exists, else the one for the newest CUDA. The arch after `by`
-    is that of the cubin that the GPU runs, and is omitted if it equals `arch`.
+    A wheel on PyPI is preferred, then the newest CUDA. The arch after `by` is that of the cubin
+    that the GPU runs, and is omitted if it equals `arch`.
     """
     releases = list(knowledge.releases.values())
     for release in reversed(releases) if newest else releases:

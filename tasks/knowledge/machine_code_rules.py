@@ -40,10 +40,9 @@ def classify_compatibility(
     """Return how a GPU runs `code`: "native", "compatible", "ptx", or "" if it cannot.
 
     "compatible" is a cubin for another arch, usually a lower minor version. `maker` is the CUDA
-    release that compiled the code, because Orin runs other cubins only from 13.2 on. `driver` is
-    the CUDA release of the driver, which cannot compile newer PTX. If one of the two releases is
-    None, the driver is assumed to compile the PTX. A target with a suffix (`9.0a`) requires code
-    for exactly that arch.
+    release that compiled the code, since Orin runs other cubins only from 13.2 on. `driver` is the
+    CUDA release of the driver, which cannot compile newer PTX. Without `maker` or `driver`, the PTX
+    is assumed to run. A target with a suffix (`9.0a`) requires code for exactly that arch.
     """
     readable_ptx = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
     if target.suffix:
@@ -67,8 +66,8 @@ def select_library_targets(library: str, targets: Sequence[Arch]) -> tuple[Arch,
 def find_driver_ptx_isa(knowledge: Knowledge, driver_cuda: str) -> tuple[int, ...]:
     """Return the newest PTX ISA that a driver reads, (0, 0) for a driver older than all known ones.
 
-    `driver_cuda` is the CUDA release of the driver, as nvidia-smi shows it. A release that is not
-    in toolkits.yaml counts as the release before it.
+    `driver_cuda` is the CUDA release that nvidia-smi shows. An unknown release counts as the known
+    release before it.
     """
     newest = parse_major_minor(driver_cuda)
     readable = [kit for kit in knowledge.toolkits.values() if parse_major_minor(kit.cuda) <= newest]
@@ -119,8 +118,8 @@ class MachineCode:
 def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
     """Return True if torch.utils.cpp_extension of that release accepts `arch`.
 
-    `extension_archs` in pytorch.yaml has the archs by release. A torch that is newer than these
-    releases counts as the newest of them, an older one as the oldest.
+    `extension_archs` in pytorch.yaml has the archs by release. A newer or older torch counts as the
+    nearest of these releases.
     """
     rows = knowledge.pytorch_notes["extension_archs"]
     version = parse_major_minor(torch_release)

@@ -36,10 +36,10 @@ class PackageManagers(Struct, frozen=True, kw_only=True):
 def find_install_command(
     knowledge: Knowledge, systems: Sequence[str], package: str, **words: str
 ) -> str:
-    """Return the install command, such as `sudo apt install g++-14`; an empty string if unknown.
+    """Return the install command, such as `sudo apt install g++-14`, "" if unknown.
 
     `systems` are the names of the user's system, the most specific first. `words` are the versions
-    for the package name; no command is known if the release of the system does not provide them.
+    for the package name. If the system's release does not provide them, no command is known.
     """
     facts = knowledge.package_managers
     managers = (one for name in systems for one in facts.managers if name in one.systems)

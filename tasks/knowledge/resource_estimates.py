@@ -17,7 +17,7 @@ _INSTALL_PLACES = {"environment", "caches", "install.into"}
 class DiskUsage:
     """The disk usage of a build by kind of file, each as least and most MiB.
 
-    `build` is the build directory without installed packages, `installed` torch and all its
+    `build` is the build directory without installed packages. `installed` is torch with all its
     requirements, `wheels` the wheelhouse, `cache` the compiler cache.
     """
 

@@ -55,7 +55,7 @@ def _list_cuda_wheels(release: Release, cuda: str | None) -> list[OfficialWheel]
 def list_uncovered_archs(
     knowledge: Knowledge, wheel: OfficialWheel, targets: Sequence[Arch]
 ) -> list[Arch]:
-    """Return the capabilities of `targets`, without suffixes, for which the wheel has no cubin."""
+    """Return the capabilities of `targets` (without suffixes) that have no cubin in the wheel."""
     archs = [Arch(target.major, target.minor) for target in targets]
     cubins = MachineCode(wheel.archs)
     return [arch for arch in archs if not can_run_code(knowledge, cubins, arch, maker=wheel.cuda)]
@@ -132,10 +132,11 @@ def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
     cuda: str | None = None,
     python: str | None = None,
 ) -> SelectedWheel | None:
-    """Return the official wheel with a cubin for each target: PyPI's, else that of the newest CUDA.
+    """Return an official wheel with a cubin for each target, if possible from PyPI.
 
-    `cuda` fixes the CUDA release, `python` (`3.12.4`) the version of the interpreter. Without
-    targets, select the CPU wheel. Return None if none fits; `explain_missing_wheel` says why.
+    Otherwise, the newest CUDA is selected. `cuda` fixes the CUDA release, `python` (`3.12.4`) the
+    interpreter's version. Without targets, the CPU wheel is selected. `explain_missing_wheel` says
+    why the result is `None`.
     """
     release = find_release(knowledge, version)
     if not _has_python_wheel(release, python, system, machine) or release.channel == "nowhere":
@@ -187,7 +188,7 @@ def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
 
 
 def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, ...]:
-    """Return the releases other than `version`: newer ones, then older ones, each nearest first."""
+    """Return the other releases, nearest first: all newer ones, then all older ones."""
     minors = list(knowledge.releases)
     requested = parse_major_minor(version.strip().removeprefix("v"))
     newer = [minor for minor in minors if parse_major_minor(minor) > requested]
@@ -234,7 +235,7 @@ def is_python_supported(release: Release, python: str) -> bool:
 def find_wheel_pythons(
     release: Release, system: str, machine: str, *, pypi: bool = False
 ) -> tuple[str, str]:
-    """Return the first and the last Python with a wheel (on PyPI if `pypi`), or "" as the last."""
+    """Return the first and the last Python with a wheel. The last is "" if there is no wheel."""
     last_pythons = [
         limit.last
         for limit in release.fewer_pythons

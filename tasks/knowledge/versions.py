@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1024)
 def parse_major_minor(version: str) -> tuple[int, ...]:
-    """Return major and minor as numbers: (12, 8) for `12.8.93`; fewer if the version has fewer."""
+    """Return major and minor as numbers, such as (12, 8) for `12.8.93` and (12,) for `12`."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 

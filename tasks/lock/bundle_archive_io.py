@@ -119,7 +119,7 @@ def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
 
 
 def resolve_bundle_folder(place: Path, build: PurePath) -> Path:
-    """Return the folder for the files of a bundle; a tar is unpacked into a folder in `build`."""
+    """Return the folder for the files of a bundle. For a tar, this is a folder in `build`."""
     return place if place.is_dir() else Path(build) / "offline"
 
 
@@ -203,7 +203,7 @@ def _verify_files(
 ) -> Iterator[tuple[str, str]]:
     """Verify the sha256 of the bundled files, and yield the items of `VerifiedFiles.stamps`.
 
-    `before` has the items of an earlier run. A file with the same item is not read again.
+    A file with the same item as in `before`, an earlier run, is not read again.
     """
     for name, bundled_file in bundle.files.items():
         path = paths[name]
@@ -241,7 +241,7 @@ def prepare_bundle_folder(dest: Path) -> Path:
 
 
 def finish_bundle(folder: Path, dest: Path, bundle: Bundle) -> Bundle:
-    """Write the manifest for the files in `folder`, and move the folder, or its tar, to `dest`."""
+    """Write the manifest for the files in `folder`. Move the folder, or a tar of it, to `dest`."""
     bundled_files = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         if path.name not in (files.TAG, MANIFEST_NAME):
@@ -310,7 +310,7 @@ class PackageCollector:
         index_client.run_index_client(command, "fetch the packages", self.log)
 
     def remove_unlisted(self, digests: set[str]) -> None:
-        """Remove files of earlier attempts: those whose sha256 is not in `digests`."""
+        """Remove the files of earlier attempts, whose sha256 is not in `digests`."""
         for path in self.folder.iterdir():
             if files.read_artifact(path).sha256 not in digests:
                 path.unlink()

@@ -28,8 +28,8 @@ _BUILD_HINT = "run: doit build, then the same command again"
 class FinishedBuild:
     """A profile with a finished build. Raises `TorchyardError` if the build is not up to date.
 
-    `extensions` are the jobs of the extensions that were built. `left_out` has the optional
-    extensions that were not built, with the reasons by name.
+    `extensions` are the jobs of the built extensions. `left_out` maps the optional extensions that
+    were not built to the reasons.
     """
 
     def __init__(self, profile: Opened) -> None:

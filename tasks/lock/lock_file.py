@@ -263,7 +263,7 @@ def _parse_wheel_version(wheel: str) -> Version | None:
 
 
 def _list_pins(job: Any, section: LockSection, *, torch: bool) -> tuple[dict[str, Any], str]:
-    """Return the values to pin in the job, and the difference that prevents pinning, or "".
+    """Return the values to pin in the job, and the difference that prevents this, if any.
 
     `torch` is False if torch itself differs from the lock.
     """
@@ -306,7 +306,7 @@ def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
 
 
 def _check_source(job: SourceJob | ExtensionJob, locked: LockedInputs, what: str) -> str:
-    """Return how the source of the job, named `what`, differs from the lock; "" if it is equal."""
+    """Return how the job's source differs from the lock; `what` is its name in the text."""
     match job.kind:
         case "git":
             return _format_mismatch(what, (locked.git, locked.ref), (job.location, job.ref))

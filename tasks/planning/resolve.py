@@ -59,7 +59,7 @@ def resolve_strategy(
     knowledge: Knowledge,
     why: str = "requested in torch.strategy",
 ) -> Resolution:
-    """Return the resolution for `strategy`. If this is "source", `why` is the reason for it."""
+    """Return the resolution for `strategy`. `why` is the reason for a source build."""
     targets, targets_why = find_targets(settings, host, knowledge)
     match strategy:
         case "existing":
@@ -101,7 +101,7 @@ def resolve_strategy(
 def _resolve_optional_toolkit(
     settings: Settings, host: Host, knowledge: Knowledge, choice: Resolution
 ) -> ToolkitResolution:
-    """Return the toolkit; the provider is "none" if no toolkit is available and none is needed.
+    """Return the toolkit. The provider is "none" if no toolkit is found and none is needed.
 
     Raises `UnsatisfiableError` if the CUDA major versions of torch and the toolkit differ.
     """

@@ -86,7 +86,7 @@ _ANY_FOLDER = "."  # a placeholder for the folder that the user will set
 
 
 def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield available toolkits, those without a source build first, then toolkits to install."""
+    """Yield available toolkits (source builds last), then toolkits to install."""
     changes = [{"version": cuda} for cuda in _list_toolkit_versions(trial)]
     if changes and trial.settings.toolkit.provider == "path":
         changes = [{}, {"version": "auto"}]  # toolkit.path stays unless torch's toolkit is found
@@ -103,7 +103,7 @@ def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield toolkits to install: first those that need no changed key, then those that need one."""
+    """Yield toolkits to install. Toolkits that need a changed key come last."""
     if trial.settings.toolkit.provider == "path":
         return
     resolution = trial.add_all_toolkits().resolve_with()
@@ -174,7 +174,7 @@ def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
 def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: Mapping[str, str], choice: Resolution
 ) -> str:
-    """Return the text ", or set toolkit.path to it", "" if that does not resolve to `choice`."""
+    """Return the text ", or set toolkit.path to it", "" if this would change `choice`."""
     path_host = _add_host_toolkit(trial.host, cuda, chosen=True)
     expected = (choice.strategy, choice.torch, choice.cuda, choice.toolkit.version)
     path_keys = {**keys, "provider": trial.settings.toolkit.provider, "path": _ANY_FOLDER}
@@ -210,7 +210,7 @@ def _format_assignments(keys: Mapping[str, str | None], section: str = "toolkit"
 
 
 def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield torch releases that work: verified wheels first, newer releases before older ones."""
+    """Yield torch releases that work: verified wheels first, then newer releases first."""
     settings = trial.settings
     torch = settings.torch
     if torch.strategy == "existing" or torch.index != "auto" or find_source_reason(settings):

@@ -40,8 +40,8 @@ def list_capability_warnings(
 ) -> Iterator[str]:
     """Yield a warning if the only target is a compute capability and no GPU is visible.
 
-    Some guides give a wrong capability (10.0 or 8.9) for the RTX 50 series. A matrix entry or a
-    capability with a suffix (`9.0a`) is chosen on purpose and gives no warning.
+    Some guides give a wrong capability (10.0 or 8.9) for the RTX 50 series. There is no warning for
+    a matrix entry or a suffix (`9.0a`), because these are deliberate.
     """
     names = loaded.settings.target.gpus
     if names == "auto" or len(names) != 1 or host.gpus or "@" in loaded.profile:

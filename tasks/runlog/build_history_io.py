@@ -159,8 +159,8 @@ def select_compiled(built: Mapping[str, NinjaLogEntry]) -> Iterable[tuple[str, N
 def collect_peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the peak memory of each output in MiB, from the last run that measured it.
 
-    A run with compiler cache hits does not lower a peak, since it may measure only the cache. The
-    peak of an output whose compiler was killed is doubled, since the compiler needed more memory.
+    A run with compiler cache hits does not lower a peak, since it may measure only the cache. After
+    a compiler was killed, the peak of its output is doubled.
     """
     peaks: dict[str, int] = {}
     for run in past:

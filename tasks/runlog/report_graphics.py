@@ -15,8 +15,8 @@ class GraphRow:
     """The row of a stage in the stage graph.
 
     `rail` is the column of the stage and of the line to its last dependent stage. `down` is True if
-    such a stage exists. `nearest` are the dependencies that no other dependency has as its own,
-    `after` their columns. `through` are the columns of lines that cross the row.
+    there is such a stage. `nearest` are the dependencies that are not also dependencies of another
+    dependency, and `after` are their columns. `through` are the columns of lines across the row.
     """
 
     name: str

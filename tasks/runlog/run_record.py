@@ -72,7 +72,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Sample:
-    """The state of a stage at one time. None means unknown; `held_back` jobs wait for memory."""
+    """The state of a stage at one time; `None` is unknown. `held_back` jobs wait for memory."""
 
     at: float
     jobs: int | None = None
@@ -139,9 +139,9 @@ class Run:
     """The record of one run.
 
     `when` is the start in UTC, `seconds` the time until the last event. `outcome` is "done",
-    "failed" or "interrupted". It is "" if the record has no end: process `pid` was killed or still
-    runs. `graph` has the stages of the plan, `stages` those that ran, in order of start. `unread`
-    is the number of lines that could not be parsed.
+    "failed" or "interrupted". "" means that process `pid` was killed or still runs. `graph` has the
+    stages of the plan, `stages` the stages that ran, in order of start. `unread` is the number of
+    lines that could not be parsed.
     """
 
     when: str
@@ -167,7 +167,7 @@ class Run:
 
     @property
     def active_stages(self) -> tuple[StageRun, ...]:
-        """Return the stages that did work, without skipped stages and those that only checked."""
+        """Return the stages that did more than a check and were not skipped."""
         checked = "unchanged", ALWAYS_CHECKED
         return tuple(
             one

@@ -246,7 +246,7 @@ class RunRecorder:
         return at
 
     def _write_line(self, event: str, facts: Mapping[str, Any]) -> None:
-        """Write an event as one line, in one system call so that a signal cannot split the line."""
+        """Write an event as one line, in a single system call that no signal can split."""
         line = redact_secrets(json.dumps({"event": event, **facts}, ensure_ascii=False))
         data = f"{line}\n".encode("utf-8", "replace")
         with self._lock:

@@ -69,7 +69,7 @@ class FolderTime:
 
 
 def list_edges(run: Run) -> tuple[StageEdge, ...]:
-    """Return the edges of all stages of a run, in order of start."""
+    """Return the Ninja edges (build steps) of all stages of a run, in order of start."""
     edges = [StageEdge(stage.name, edge) for stage in run.stages for edge in stage.edges]
     return tuple(sorted(edges, key=lambda one: (one.edge.began, one.edge.ended, one.key)))
 
@@ -137,7 +137,7 @@ _COMPLETED_OUTCOMES = {"changed", "unchanged"}
 
 @dataclass(frozen=True)
 class DurationChange:
-    """The seconds of an output in an earlier run and in this run; of a stage if `output` is ""."""
+    """The seconds of an output in an earlier run and in this run. Without `output`: of a stage."""
 
     stage: str
     output: str
@@ -173,10 +173,10 @@ class Comparison:
 
 
 def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
-    """Return the run in `earlier` that is best for a comparison with `run`, None if none is.
+    """Return the run in `earlier` that is best for a comparison with `run`, `None` if none is.
 
-    The best is the newest run with at least half of the outputs of `run`, else the run with most of
-    these outputs, else the newest run with a common finished stage. `earlier` has the newest first.
+    `earlier` has the newest run first. The best is the newest run with at least half of the outputs
+    of `run`, then the run with most of these outputs, then the newest with a common finished stage.
     """
     mine = _collect_edge_seconds(run).keys()
     most: tuple[int, Run | None] = (0, None)

@@ -44,7 +44,7 @@ _ICECC_LOCAL = re.compile(r"ICECC\[\d+\].* building myself, but telling localhos
 class Worker:
     """A machine that compiles up to `slots` jobs at once, or the scheduler of icecream.
 
-    `user` is the user name for ssh, "" for a plain connection. `packed` enables lzo compression.
+    `user` is the user name for ssh; "" means no ssh. `packed` enables lzo compression.
     """
 
     name: str
@@ -75,7 +75,7 @@ class DistributionSettings:
 
 
 def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
-    """Parse an entry of build.hosts. Raises `ValueError` if it is invalid."""
+    """Parse an entry of build.hosts. Raises `ValueError` for an invalid entry."""
     match = _WORKER_TEXT.fullmatch(text)
     if not match:
         raise ValueError(f'"{text}" is not a host')

@@ -191,8 +191,8 @@ class MatrixCombination(Section, frozen=True):
 
 
 class Matrix(Section, frozen=True):
-    """Every combination of these is built by itself, with the rest of the profile as it is: `doit
-    matrix`. An axis without values leaves its key alone."""
+    """`doit matrix` builds each combination of these values separately, with the rest of the
+    profile unchanged. An axis without values does not change its key."""
 
     torch: tuple[TorchVersion, ...] = ()
     """Releases, for torch.version."""

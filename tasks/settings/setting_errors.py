@@ -231,7 +231,7 @@ def _normalize_variable_name(name: str) -> str:
 
 
 def find_key_location(path: KeyPath, tree: Tree) -> str:
-    """Return where the value at `path` is set, else where the nearest enclosing key is set."""
+    """Return where the value at `path` or, if unset, the nearest enclosing key is set."""
     node: Leaf | Tree = tree
     for depth, part in enumerate(path):
         if isinstance(node, Leaf):

@@ -64,7 +64,7 @@ _EXAMPLE_SHA256 = "0" * 64
 
 @dataclass(frozen=True)
 class SettingExample:
-    """An example value. It needs `required_keys`; a change of the setting runs `stages` again."""
+    """An example value that needs `required_keys`. Changing it runs `stages` again."""
 
     value: Any
     stages: tuple[str, ...] = ()

@@ -147,9 +147,9 @@ class StrictModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class Section(StrictModel, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A group of keys of the settings.
 
-    `checks` maps a key to a function for rules that a type cannot express. The function is called
-    with the value or, in a list or a mapping, with each item or name. It returns its argument or
-    raises `ValueError`.
+    `checks` maps a key to a function for rules that a type cannot express. The function gets the
+    value, or each item or name of a list or mapping. It returns its argument or raises
+    `ValueError`.
     """
 
     checks: ClassVar[Mapping[str, Callable[[str], str]]] = {}

@@ -29,10 +29,10 @@ _RELEASE_TAG = re.compile(r"v\d+\.\d+\.\d+(-rc\d+)?")
 class Companion:
     """The way to obtain a companion package. `why` is the reason for the strategy, as a sentence.
 
-    The strategy `wheel` fetches `requirement` from `index` ("" is the default index). If `pinned`
-    is True, the PyTorch tree specifies the version. The strategy `git` builds the tag or branch
-    `ref`. The package gets the version `version` or, if that is "", the version of its source tree.
-    With the strategy `with torch`, torch has installed the package.
+    The strategy `wheel` fetches `requirement` from `index` ("" is the default index). `pinned` is
+    True if the PyTorch tree specifies the version. The strategy `git` builds the tag or branch
+    `ref` as `version` ("" is the version in its source tree). With the strategy `with torch`, torch
+    has installed the package.
     """
 
     name: str

@@ -166,7 +166,7 @@ class Console:
         return f"{work.subject.rpartition(':')[2]}: {text}" if work else text
 
     def _remove_running_stage(self, name: str) -> str:
-        """Remove a stage that has ended; return its duration as text."""
+        """Remove a stage that has ended. Return its duration as text."""
         with self._lock:
             work = self._works.pop(name, None)
             if not self._works:

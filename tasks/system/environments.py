@@ -76,7 +76,7 @@ def find_site_packages(python: str) -> Path:
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """An installed package. `is_file` is True if it came from a file or URL, not an index."""
+    """An installed package. `is_file` is True for a package from a file or URL."""
 
     name: str
     version: str

@@ -1,4 +1,4 @@
-"""Write files atomically; lock and remove managed folders, which contain a CACHEDIR.TAG."""
+"""Write files atomically. Lock and remove folders with a CACHEDIR.TAG, which torchyard manages."""
 
 import contextlib
 import hashlib
@@ -26,7 +26,7 @@ _SPACE_HINT = "free some disk space, or put the checkout on a larger disk"
 
 
 def remove_tree(target: Path, last: str) -> None:
-    """Remove a folder with all its contents; remove the entry named `last` after all others."""
+    """Remove a folder with all its contents, and the entry named `last` after all others."""
 
     def retry_as_writable(function: Any, name: str, _: object) -> None:
         Path(name).chmod(stat.S_IWRITE)
@@ -61,7 +61,7 @@ def is_accessible(path: PurePath) -> bool:
 
 
 def find_existing_ancestor(path: PurePath) -> Path:
-    """Return `path` if it exists, else the nearest parent folder that exists."""
+    """Return `path` or, if it does not exist, the nearest parent folder that exists."""
     ancestors = (Path(path), *Path(path).parents)
     return next(filter(is_accessible, ancestors), ancestors[-1])
 
@@ -146,7 +146,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def replace_symlink(path: PurePath, to: str) -> None:
-    """Create a symbolic link at `path` that points to `to`; replace an existing file or link."""
+    """Create a symbolic link from `path` to `to`, in place of an existing file or link."""
     target = Path(path)
     new = target.with_name(f".{target.name}.{os.getpid()}")
     new.unlink(missing_ok=True)
@@ -224,7 +224,7 @@ def remove_owned(path: PurePath) -> None:
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
-    """Remove the entries `first` of a folder, then all others except `but`, its tag and lock."""
+    """Remove the entries `first` of a folder, then all others except `but`, tag and lock file."""
     path = Path(folder)
     if not is_marked(path):
         message = "torchyard does not empty this folder: torchyard did not create it"
@@ -277,7 +277,7 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
 
 
 def read_lock_holder(folder: PurePath) -> str:
-    """Return the id of the run that locked `folder`, possibly a killed run; "" if no run did."""
+    """Return the id of the last run that locked `folder`, even if it was killed; "" if none did."""
     holder = Path(folder) / _HOLDER_FILE
     return holder.read_text(encoding="utf-8") if holder.exists() else ""
 

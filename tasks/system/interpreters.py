@@ -34,7 +34,7 @@ def find_interpreter(requested: str) -> Interpreter:
 
 
 def read_interpreter(requested: str) -> Interpreter:
-    """Return the requested Python without starting it; if the version is unknown, assume doit's."""
+    """Return the requested Python without starting it. The default for its version is doit's."""
     running_version = ".".join(map(str, sys.version_info[:3]))
     if requested == "auto":
         path, version = Path(_find_base_python()), running_version
@@ -51,7 +51,7 @@ def read_interpreter(requested: str) -> Interpreter:
 
 
 def _read_version_from_files(python: Path) -> str:
-    """Return a Python's version from pyvenv.cfg, or from file and folder names; "" if unknown."""
+    """Return a Python's version from pyvenv.cfg or from file and folder names, "" if unknown."""
     prefix = python.parent.parent
     if (venv := prefix / "pyvenv.cfg").is_file() and (
         match := _VENV_VERSION.search(venv.read_text(encoding="utf-8", errors="replace"))

@@ -128,7 +128,7 @@ def format_hashed_requirements(locked: LockedPackages) -> str:
 
 
 def download_distribution(job: DownloadRequest) -> Path:
-    """Download a wheel or sdist, but no requirements, and run none of its code; return the path."""
+    """Download a wheel or sdist without requirements, and without running its code."""
     files.remove_owned(job.landing)
     files.create_owned_folder(job.landing)
     index_client.run_index_client(build_download_argv(job), f"fetch {job.requirement}", job.log)
@@ -177,7 +177,7 @@ class DigestLister:
 
 
 def _select_digests(installed: InstalledPackage, listed: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the digests of the compatible wheels in `listed`, else of the sdist, else of all."""
+    """Return the digests of the compatible wheels, or of the sdist, or of all files."""
     wheels = list(listed.get("wheels", ()))
     sdists = [listed["sdist"]] if "sdist" in listed else []
     compatible = [wheel for wheel in wheels if installed.tags & _parse_wheel_tags(wheel)]

@@ -1,4 +1,4 @@
-"""End a child's POSIX process group with signals; if the child failed, end its whole session."""
+"""End a child's POSIX process group with signals. If the child failed, end its session."""
 
 import contextlib
 import os
@@ -15,14 +15,14 @@ POPEN_OPTIONS: dict[str, Any] = {"start_new_session": True}
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """Do nothing, because `POPEN_OPTIONS` start a child in its own group, and servers leave it."""
+    """Do nothing: `POPEN_OPTIONS` start a child in its own group, and servers leave it."""
 
 
 def end_child(child: Popen[str], grace: float) -> None:
     """End the child's process group: send SIGINT, SIGTERM and SIGKILL, `grace` seconds apart.
 
-    SIGTERM and SIGKILL also go to processes that left the group, such as Ninja's compilers: they
-    react slowly to SIGINT when memory is full, and Ninja waits for them.
+    SIGTERM and SIGKILL also go to processes that left the group, such as compilers that Ninja waits
+    for: they react slowly to SIGINT when memory is full.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if number != signal.SIGINT and child.poll() is None:

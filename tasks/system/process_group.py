@@ -25,7 +25,7 @@ _live_children: set[subprocess.Popen[str]] = set()
 def start_child(
     argv: Sequence[str], *, serves: bool = False, **options: Any
 ) -> subprocess.Popen[str]:
-    """Start a child in a new process group; if `serves`, servers it starts survive `end_group`."""
+    """Start a child in a new process group. With `serves`, its servers survive `end_group`."""
     child: subprocess.Popen[str] = subprocess.Popen(argv, **group.POPEN_OPTIONS, **options)
     _live_children.add(child)
     try:
@@ -39,7 +39,7 @@ def start_child(
 
 
 def end_group(child: subprocess.Popen[str]) -> None:
-    """End the child's process group; if the child failed, also processes that left the group."""
+    """End the child's process group and, if the child failed, processes that left the group."""
     group.end_child(child, GRACE_SECONDS)
     _live_children.discard(child)
 

@@ -131,7 +131,7 @@ class Screen:
             self.out.flush()
 
     def ring_bell(self) -> None:
-        """Ring the bell of this stream's terminal or, without one, of standard error; not in CI."""
+        """Ring the bell of this stream's terminal or, without one, of standard error. Not in CI."""
         for stream in () if "CI" in os.environ else (self.out, sys.stderr):
             if stream.isatty():
                 with contextlib.suppress(OSError, ValueError):

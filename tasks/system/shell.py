@@ -76,7 +76,7 @@ def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 def build_host_env() -> dict[str, str]:
-    """Return a child's environment: the user's allowed variables, set for English messages."""
+    """Return a child's environment: the allowed variables of the user, and English messages."""
     env = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
     # Python on Windows would write to a pipe in the machine's code page
     if _IGNORES_CASE:
@@ -123,10 +123,10 @@ def run_command(
     on_line: Callable[[str], None] | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Run a command; write each line of its output to the log, and pass the line to `on_line`.
+    """Run a command. Write each line of its output to the log, and pass the line to `on_line`.
 
-    The event `stop` ends the command, which then counts as failed. Raises `CommandFailedError`
-    with the first error of the log, or `MissingToolError` if the program does not exist.
+    The event `stop` ends the command as failed. Raises `CommandFailedError` with the first error of
+    the log, or `MissingToolError` if the program does not exist.
     """
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     unwritten: deque[str] = deque(maxlen=_MAX_UNWRITTEN_LINES)
@@ -284,7 +284,7 @@ def _build_command_error(
 def _read_output(
     log: PurePath | None, offset: int, tail: Iterable[str], unwritten: Iterable[str]
 ) -> list[RawLine]:
-    """Return the log from the byte `offset` on and `unwritten`; if the log has no lines, `tail`."""
+    """Return the log from byte `offset` on and `unwritten`, or `tail` if the log is empty."""
     from tasks.diagnosis.log_io import read_log  # noqa: PLC0415 - only where something failed
     from tasks.diagnosis.log_lines import RawLine  # noqa: PLC0415
 

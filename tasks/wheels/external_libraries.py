@@ -25,7 +25,7 @@ class TargetEnvironment:
     """The environment on another machine, which must provide the libraries that a wheel lacks.
 
     `requires` are the wheel's requirements. `system` has the libraries of every manylinux system,
-    `windows` those of Windows and Python; each is `None` if unknown. `against` is the torch version
+    `windows` the DLLs of Windows and Python; `None` means unknown. `against` is the torch version
     that an extension was built against. `cuda` are the CUDA major versions of needed libraries.
     """
 

@@ -28,8 +28,8 @@ def _build_installer_files(
 ) -> dict[str, bytes] | None:
     """Return the files that pip or uv adds to dist-info (direct_url.json) for the wheel `new`.
 
-    `own` maps the names of the present files to contents. Returns None if the installer or a
-    format is unknown, or if the files are not for a wheel at one of the paths `old`.
+    `own` maps the file names in the old dist-info to contents. Returns `None` for an unknown
+    installer or format, and if direct_url.json names a wheel at none of the paths `old`.
     """
     contents = dict(own)
     installer = own.get("INSTALLER", b"").decode().strip()

@@ -18,7 +18,7 @@ class IndexFile:
     """A wheel on the index.
 
     `metadata` is the sha256 of METADATA. `uploaded` is a time in UTC (`2026-11-22T10:00:00Z`).
-    `yanked` is the reason why the file was yanked, or "" for a file that was not yanked.
+    `yanked` is the reason why the file was yanked, "" for other files.
     """
 
     filename: str

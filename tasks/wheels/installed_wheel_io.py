@@ -14,7 +14,7 @@ from tasks.wheels.wheel_record import RecordRow
 
 @dataclass(frozen=True)
 class InstalledWheel:
-    """An installed distribution, with the rows of RECORD by path, and the line ending of RECORD."""
+    """An installed distribution. `rows` has RECORD by path, `ending` the line ending of RECORD."""
 
     site: Path
     info: Path
@@ -82,9 +82,9 @@ _COMPARED_FIELDS = {
 class WheelDifference:
     """The difference between an installed wheel and a new wheel, with paths as in RECORD.
 
-    `info` is the new dist-info directory, and `described` are its files. Outside of `info`,
-    `written` are the new and changed files, and `vanished` the removed files. `rows` are the rows
-    of the new wheel. `kept` are the present rows of scripts and bytecode from the installer.
+    `info` is the new dist-info directory, and `described` are its files. Of the other files,
+    `written` are new or changed, and `vanished` were removed. `rows` are the rows of the new wheel.
+    `kept` are the present rows of scripts and bytecode from the installer.
     """
 
     info: str
@@ -132,7 +132,7 @@ def is_bytecode(path: str) -> bool:
 
 
 def _read_record_rows(archive: ZipFile) -> tuple[str, dict[str, RecordRow]]:
-    """Return the name of dist-info, and those rows of RECORD, by path, whose members exist."""
+    """Return the path of dist-info, and the RECORD rows (by path) of files in the archive."""
     record = next(n for n in archive.namelist() if n.endswith(".dist-info/RECORD"))
     rows = wheel_record.parse_record(archive.read(record).decode("utf-8"))
     members = set(archive.namelist())

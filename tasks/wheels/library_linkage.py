@@ -60,8 +60,8 @@ class SystemDlls:
 class LinkageCache:
     """The content of wheel-linkages.json: the linkages of the last wheel's libraries.
 
-    `libraries` has RECORD digests as keys, and None for a file that is not ELF. `reader` is the
-    version of the code that read the linkages.
+    `libraries` has RECORD digests as keys, and `None` for a file that is not ELF. `reader` is the
+    version of the code that made this file.
     """
 
     reader: int
@@ -107,8 +107,8 @@ class LoadedLibrary:
 class LibrarySearch:
     """The search path of the loader, except RPATH and RUNPATH. `path` is LD_LIBRARY_PATH.
 
-    `cache` maps library names to files. The default directories `folders` are searched last.
-    `look` returns the linkage of the library at a path, or None if no library is there.
+    `cache` maps library names to files. The default directories `folders` are searched last. `look`
+    returns the linkage of the library at a path, if there is one.
     """
 
     path: tuple[str, ...]
@@ -139,10 +139,10 @@ def sort_by_load_order(libraries: Mapping[str, Linkage]) -> list[str]:
 
 
 def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) -> list[LibraryNeed]:
-    """Simulate how a process loads `libraries` in this order; return what each library needs.
+    """Simulate how a process loads `libraries` in this order. Return what each library needs.
 
-    A need is met if the search of any loaded library finds the file, because the order in which
-    Python opens libraries is unknown. A library that no search finds meets no need.
+    A library meets a need if the search of any loaded library finds it, because the order in which
+    Python opens libraries is unknown.
     """
     places: dict[str, str] = {}
     opened: dict[str, LoadedLibrary] = {}

@@ -92,7 +92,7 @@ def _resolve_metadata_path(wheel: Path) -> Path:
 
 
 def yank_file(indexed: Mapping[str, IndexFile], filename: str, reason: str) -> dict[str, IndexFile]:
-    """Return the files, with `filename` yanked for `reason`; the reason "" undoes a yank."""
+    """Return the files, with `filename` yanked for `reason`. The reason "" undoes a yank."""
     if filename not in indexed:
         near = difflib.get_close_matches(filename, indexed, n=3, cutoff=0.0)
         hint = f"choose one of these wheels: {', '.join(near)}" if near else "run: doit publish"
@@ -123,7 +123,7 @@ def write_index(index: PurePath, templates: PurePath, listed: Collection[IndexFi
 
 
 def read_pending_removals(index: PurePath) -> dict[str, str]:
-    """Return the wheels to remove later, each with the time since which no page lists it."""
+    """Return the wheels to remove later, with the time when the last page dropped each wheel."""
     path = Path(index) / _REMOVAL_LIST
     if not path.is_file():
         return {}
@@ -177,7 +177,7 @@ def is_local_index(dest: str) -> bool:
 
 
 def upload_index(dest: str, index: PurePath, log: PurePath) -> None:
-    """Upload `index` to `dest`, which is `user@host:path`, or a command that contains `{index}`."""
+    """Upload `index` to `dest`: `user@host:path`, or a command that contains `{index}`."""
     env = dict(os.environ)  # complete, because the user's command may need any variable
     if _INDEX_PLACEHOLDER in dest:
         argv = tuple(word.replace(_INDEX_PLACEHOLDER, str(index)) for word in shlex.split(dest))

@@ -129,7 +129,7 @@ def hash_member(archive: ZipFile, member: ZipInfo) -> str:
 
 
 def copy_and_hash(source: IO[bytes], target: IO[bytes] | None) -> str:
-    """Copy `source` to `target`, if any; return the sha256 in the notation of RECORD."""
+    """Copy `source` to `target`, if any. Return the sha256 in the notation of RECORD."""
     digest = hashlib.sha256()
     while chunk := source.read(_READ_CHUNK):
         digest.update(chunk)

@@ -1,4 +1,4 @@
-"""Read those contents of a wheel that its checks need."""
+"""Read the contents of a wheel for its checks."""
 
 import json
 import tempfile
@@ -27,11 +27,10 @@ from tasks.wheels.provenance_documents import SBOM_PATH
 class WheelInfo:
     """The contents of a wheel. The keys of each `dict` are library paths.
 
-    `problem` describes a mismatch between RECORD and the members, "" if they match. `sbom` and
-    `statement` are `None` if missing, {} if unreadable. `dlls` has the DLLs that a Windows library
-    needs, `images` the images of a library with device code, `unreadable` the error messages.
-    `system` has the libraries of every Linux machine, `windows` of every Windows machine; each is
-    None if unknown.
+    `problem` describes a mismatch between RECORD and the members. `sbom` and `statement` are `None`
+    if missing, {} if unreadable. `dlls` has the DLLs that a Windows library needs, `images` the
+    images of a library with device code, `unreadable` the error messages. `system` has the
+    libraries of every Linux machine, `windows` of every Windows machine; `None` means unknown.
     """
 
     artifact: Artifact

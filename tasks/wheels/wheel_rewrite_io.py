@@ -64,9 +64,9 @@ _ReusableMembers = Mapping[tuple[str, str], _ReusableMember]
 
 @dataclass(frozen=True)
 class MemberReplacement:
-    """The new content of a member, which `make` writes to a temporary file unless it is reused.
+    """The new content of a member. `make` writes the content to a temporary file when needed.
 
-    `digest` is the sha256 of the content in the notation of RECORD, or "" if it is unknown.
+    `digest` is the sha256 of the content in the notation of RECORD, "" if unknown.
     """
 
     digest: str
@@ -90,9 +90,9 @@ def compress_wheel(
 ) -> Mapping[str, str]:
     """Compress `wheel` in place, atomically, and return the RECORD digests by path.
 
-    Members that are unchanged since `before`, the previous verified wheel, are copied from it; all
-    others are verified. Order, times and modes are kept. `added` has the contents of files to add
-    to dist-info. `instead` maps members to replacements. Raises `BadArtifactError`.
+    Unchanged members are copied from `before`, the previous verified wheel; all others are
+    verified. Order, times and modes are kept. `added` has the contents of files to add to
+    dist-info. `instead` maps members to replacements. Raises `BadArtifactError`.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
     previous = ZipFile(before) if before else nullcontext()
@@ -130,7 +130,7 @@ def _list_reusable_members(archive: ZipFile) -> Iterator[tuple[tuple[str, str], 
 
 
 def _copy_raw_member(out: ZipFile, member: ZipInfo, source: ZipFile, known: ZipInfo) -> bool:
-    """Copy the compressed data of `known` from `source` as `member`; return False if impossible."""
+    """Copy the compressed data of `known` from `source` as `member`, if this is possible."""
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
         return False
@@ -176,7 +176,7 @@ def _write_replacement(
 
 
 def _write_stream(out: ZipFile, info: ZipInfo, source: IO[bytes]) -> str:
-    """Write a member and return its digest. Keep external_attr, which ZipFile.open may change."""
+    """Write a member and return its digest. ZipFile.open must not change external_attr."""
     mode = info.external_attr
     with out.open(info, "w") as target:
         digest = wheel_archive_io.copy_and_hash(source, target)

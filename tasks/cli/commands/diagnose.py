@@ -44,7 +44,7 @@ def _find_failures(subject: SelectedProfile) -> Iterator[StageFailure]:
 
 
 def _find_newest_log(subject: SelectedProfile) -> Path | None:
-    """Return the newest log of an unfinished stage, or of any stage if the profile is broken."""
+    """Return the newest log of an unfinished stage. For a broken profile, any stage counts."""
     logs = (subject.build / "logs").glob("*.log")
     if subject.opened:
         stages = subject.opened.plan.stages

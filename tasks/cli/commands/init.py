@@ -94,10 +94,10 @@ class _Interview:
     def _answer(
         self, option: str, title: str, facts: Iterable[str], default: str, parse: Callable[[str], T]
     ) -> T | None:
-        """Return the parsed value of the option or the typed answer, or None for the default.
+        """Return the parsed value of the option or the typed answer, or `None` for the default.
 
-        Each of the `facts`, which are shown below the title, is a plain text, or a word and its
-        meaning with a tab in between. If the default is empty, the user must type an answer.
+        The `facts` are shown below the title. A tab in a fact separates a word from its meaning. If
+        the default is empty, the user must type an answer.
         """
         if text := self.given[option]:
             try:
@@ -243,10 +243,10 @@ def _add_companions(
 def _plan_with_answers(
     subject: SelectedProfile, text: str, knowledge: Knowledge
 ) -> tuple[Profile | None, TorchyardError | None]:
-    """Plan the profile with `text` as config/local.yaml; return the profile and None.
+    """Plan the profile with `text` as config/local.yaml. Return the profile or an error.
 
-    If planning fails with the same error without this file, return None and the error. Raises
-    `TorchyardError` if the file causes the error.
+    An error is returned only if planning fails in the same way without `text`. Any other error is
+    raised.
     """
 
     def open_with(local: str) -> Profile:
@@ -268,7 +268,7 @@ def _plan_with_answers(
 
 
 def _write_local_settings(path: Path, text: str, *, force: bool) -> None:
-    """Write the file. Raises `TorchyardError` if it exists with other text and `force` is False."""
+    """Write the file. Raises `TorchyardError` for a file with other text, unless `force` is set."""
     before = read_yaml_text(path, LOCAL_SETTINGS_PATH) if path.is_file() else None
     if before == text:
         print_report(f"{LOCAL_SETTINGS_PATH} already has these settings")

@@ -55,10 +55,10 @@ ExtensionEntry = str | Mapping[str, str]  # a known name, or a name with its pat
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers to the four questions. A key whose answer is `None` or "" is not written.
+    """The settings that `doit init` writes. A setting that is `None` or "" is not written.
 
     `python` is the interpreter that has torch, or one with the Python release to build for. `into`
-    is the install target. `companions` come from the old file or from the install target.
+    is the install target. `companions` are from the old config/local.yaml or the install target.
     """
 
     gpus: tuple[str, ...] | str | None = None
@@ -175,9 +175,9 @@ _NEW_GPUS = ("RTX 5090", "RTX 5080", "RTX 5070 Ti", "RTX 5060 Ti", "RTX PRO 6000
 class InitFacts:
     """The facts for the questions and the default answers of `doit init`.
 
-    `build` is the build folder as text. `settings` are the default settings if the profile is
-    broken. `has_companion_settings` is True if companion packages are set outside
-    config/default.yaml. `local_companions` are those in config/local.yaml, None if it sets none.
+    `build` is the build folder. `settings` are the defaults if the profile is broken.
+    `has_companion_settings` is True if companion packages are set outside config/default.yaml.
+    `local_companions` is the setting in config/local.yaml, or `None`.
     """
 
     root: Path
@@ -201,7 +201,7 @@ class InitFacts:
 
     @property
     def default_gpus(self) -> tuple[str, ...]:
-        """Return the profile's GPUs; with `auto`, those of this machine, or a default GPU."""
+        """Return the GPUs in the profile or, for `auto`, of this machine or a default GPU."""
         if self.settings.target.gpus != "auto":
             return self.settings.target.gpus
         return self.visible_gpus or (shorten_gpu_name(self.knowledge.default_gpu),)
@@ -255,10 +255,10 @@ def build_default_answers(known: InitFacts) -> Answers:
 
 
 def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answers:
-    """Return `answers` with an interpreter; `text` is its path, or the path of its environment.
+    """Return `answers` with the interpreter at the path `text` or in the environment there.
 
-    With the strategy `existing`, this interpreter has torch. With others, it is the install target,
-    and the build is for its Python release. Raises `TorchyardError` if it cannot be inspected.
+    With the strategy `existing`, this interpreter has torch; otherwise it is the install target.
+    Raises `TorchyardError` if the interpreter cannot be inspected.
     """
     target = str(Path(text).expanduser())
     if (folder := known.root / target).is_dir():

@@ -25,7 +25,7 @@ from tasks.system.profile_hint import add_profile_to_errors, format_profile_argu
 def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> None:
     """Write the torchyard.lock section of this profile, or a section for each matrix entry.
 
-    `check` only compares the lock with the build; `update` only writes new commits of locked refs.
+    `check` only compares the lock with the build. `update` only updates the commits of locked refs.
     Raises `TorchyardError` if no build is finished, or if `check` finds a difference.
     """
     names = _list_build_names(subject)
@@ -46,7 +46,7 @@ def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> 
 
 
 def _list_build_names(subject: SelectedProfile) -> list[str]:
-    """Return all matrix entries, plus this profile if it is built or locked or has no matrix."""
+    """Return all matrix entries, and this profile if it is built, locked or without matrix."""
     name, entry = split_profile_name(subject.name)
     if entry:
         return [subject.name]

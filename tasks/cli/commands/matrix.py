@@ -40,7 +40,7 @@ EntryState = Literal[
 
 @dataclass(frozen=True)
 class EntryStatus:
-    """The state of the matrix entry `cell`. `profile` is NAME@CELL; `why` is the reason or ""."""
+    """The state of a matrix entry. `profile` is NAME@CELL. `why` is the reason for the state."""
 
     cell: str
     profile: str

@@ -23,7 +23,7 @@ DoitTask = dict[str, Any]
 def resolve_user_path(path: str) -> str:
     """Return the absolute path of a path that the user typed, or "" for an empty text.
 
-    A relative path starts where doit was started, because `doit -f` changes the current folder.
+    A relative path starts at the folder where doit was started, even after `doit -f`.
     """
     expanded = os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such user
     return str(Path(get_initial_workdir() or "", expanded)) if path else ""

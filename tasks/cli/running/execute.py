@@ -46,10 +46,10 @@ _NOT_WRITABLE_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 class Session:
     """The state of one run of a profile.
 
-    `gate` runs the checks before a build, and `pin` stores the host facts. `refusal` says why no
-    stage can start, or is "". `busy` is True if another run holds the lock of the build folder.
-    `attempt` runs the action of a stage, and returns the outputs and the description of an
-    automatic fix. `selected` are the requested tasks; the set is empty until doit has read them.
+    `gate` runs the checks before a build. `pin` stores the host facts. `refusal` says why no stage
+    can start. `busy` is True if another run has locked the build folder. `attempt` runs the action
+    of a stage, and returns its outputs and the description of an automatic fix. `selected` are the
+    requested tasks. Before doit has read them, the set is empty.
     """
 
     plan: Plan
@@ -79,7 +79,7 @@ class Session:
 
 
 def execute_stage(session: Session, stage: Stage) -> TaskFailed | None:
-    """Run a stage; return a failure or None. For an extension, also start all requested ones."""
+    """Run a stage. An extension also starts all other requested extensions."""
     if refusal := _find_refusal(session, stage):
         session.record.record_refusal(stage.name, refusal.get_msg())
         return refusal
@@ -140,7 +140,7 @@ def _prepare_stage(session: Session, stage: Stage) -> None:
 
 
 def _capture_failure(act: Callable[[], None]) -> TaskFailed | None:
-    """Call `act`; return a failed task for a `TorchyardError` or a disk error, None on success."""
+    """Call `act`. Return a failed task if it raises a `TorchyardError` or a disk error."""
     try:
         act()
     except TorchyardError as error:
@@ -220,9 +220,9 @@ def _find_parallel_stages(session: Session) -> ParallelStages:
 
 
 def is_due(stage: Stage) -> bool:
-    """Return True if a manifest of the stage is missing, or if anything differs from its record.
+    """Return True if a manifest of the stage is missing or its record does not match.
 
-    Return False for manifests without a record, because doit decides when it reaches the stage.
+    Returns False for a manifest without a record, because doit decides later.
     """
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
@@ -236,7 +236,7 @@ def is_due(stage: Stage) -> bool:
 
 
 def run_command_action(act: Callable[..., None], **params: Any) -> TaskFailed | None:
-    """Run the action of a command; return a failed task for an expected error, None on success."""
+    """Run the action of a command. Return a failed task if it raises an expected error."""
     return _capture_failure(lambda: act(**params))
 
 
@@ -269,7 +269,7 @@ class ParallelStages:
     _threads: ThreadPoolExecutor | None = None
 
     def wait_for_stage(self, stage: Stage) -> TaskFailed | None:
-        """Start a stage unless it has started, wait for it, and return the failure or None."""
+        """Start a stage unless it was started, and wait for it. Return its failure, if any."""
         with self._lock:
             if stage.name not in self._at_work:
                 self._begin_stage(stage)

@@ -11,7 +11,7 @@ from tasks.runlog import stage_record_io
 
 
 def format_rebuild_reason(stage: Stage) -> str:
-    """Return why the stage runs: what changed, or else what differs from torchyard.lock."""
+    """Return why the stage runs: the changes or, without any, the differences to the lock."""
     if reasons := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
         return format_short_reasons(reasons)
     check = stage.uptodate_check
@@ -21,7 +21,7 @@ def format_rebuild_reason(stage: Stage) -> str:
 
 
 def list_unlocked_sources(stage: Stage) -> tuple[str, ...]:
-    """Return how the results of the stage differ from torchyard.lock, or () if they match it."""
+    """Return how the results of the stage differ from torchyard.lock."""
     module = load_stage_module(stage, "up_to_date") if stage.uptodate_check == "stale" else None
     if module and hasattr(module, "list_unlocked"):
         with suppress(TorchyardError):

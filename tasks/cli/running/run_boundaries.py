@@ -56,8 +56,7 @@ _LONG_RUN_SECONDS = 10.0  # ring the bell only after longer runs: the user may b
 def finalize_run(session: Session, code: int) -> None:
     """Record the end of the run, print a summary, notify the user. `code` is doit's exit code.
 
-    If no stage started, lock the build folder only to record the end. Record nothing if there is no
-    build folder, or if another run holds the lock.
+    Nothing is recorded if there is no build folder, or if another run has locked it.
     """
     console = session.console
     seconds = time.monotonic() - console.started

@@ -20,9 +20,9 @@ _QUICK_OPTIONS = (
 class BuildSpec:
     """The parameters of a PyTorch build. Folders and tools are absolute paths.
 
-    `definitions` are the CMake cache entries that are passed as -D. `target` is the CMake target,
-    or None for everything. `jobs` is the number of parallel compilers; None leaves it to a
-    jobserver.
+    `definitions` are the CMake cache entries that are passed as -D. `target` is the CMake target;
+    `None` means everything. `jobs` is the number of parallel compilers; `None` means a jobserver
+    decides.
     """
 
     tree: PurePath
@@ -162,8 +162,8 @@ def build_job_variables(work: BuildSpec, *names: str) -> dict[str, str]:
 def build_wheel_argv(work: BuildSpec, *config: str, dest: str = DESTINATION) -> tuple[str, ...]:
     """Return the command that makes a wheel with the tree's build backend and `config` settings.
 
-    `python -m build` runs the backend in the tree, so that compiled files are reused. The
-    dependency check is skipped, because CMake and Ninja may come from the system.
+    `python -m build` runs the backend in the tree, and so reuses compiled files. The dependency
+    check is skipped, because CMake and Ninja may come from the system.
     """
     options = ("--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", dest)
     return (work.python, "-m", "build", *options, *(f"-C{entry}" for entry in config), ".")

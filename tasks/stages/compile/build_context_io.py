@@ -40,8 +40,9 @@ def build_kernel_variables(
     """Return the variable that sets the depth of Ninja's job pool for flash-attention kernels.
 
     The result is empty if the tree has no such pool, CUDA is off, or the user has set the variable.
-    With `elastic`, the jobserver limits the jobs by memory, so the depth is the full job count. The
-    free memory does not affect the depth, because CMake runs again if the depth changes.
+    With `elastic`, the depth is the full job count, because the jobserver limits the jobs. The
+    depth does not depend on the free memory, because CMake runs again after each change of the
+    depth.
     """
     is_cuda_build = is_same_value(variables.get("USE_CUDA", ""), "1")
     if KERNEL_JOBS_VARIABLE in variables or not (is_cuda_build and has_kernel_pool(tree)):
@@ -62,8 +63,8 @@ class BuildContext:
     """The inputs of a build: backend, build folder, and the requested configuration.
 
     `cache_entries` is the content of CMakeCache.txt. `before` is the fingerprint of the last
-    configure, `requested` that of the next one. `max_jobs` is the job count in the settings, or
-    None. `wheel_variables` keep the wheel command from configuring the folder again.
+    configure, `requested` the fingerprint of the next one. `max_jobs` is the job count in the
+    settings, if any. `wheel_variables` keep the wheel command from configuring the folder again.
     """
 
     name: BackendName
@@ -187,8 +188,8 @@ def _identify_toolchain(
 class BuildPreview:
     """The preview of a build: the action for the build folder, and the steps that Ninja would run.
 
-    `ninja` is Ninja's dry run, or None if the steps are known only after CMake has run.
-    `last_object_count` is the number of objects in the last full build, or 0 if it is unknown.
+    `ninja` is `None` if the steps are unknown until CMake has run. `last_object_count` is the
+    number of objects in the last full build (0: unknown).
     """
 
     decision: FolderDecision

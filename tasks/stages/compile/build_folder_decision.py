@@ -52,8 +52,8 @@ class ConfigureFingerprint:
     """The variables and tools that a build folder is configured from.
 
     `toolchain` has the version and path of each known tool, by names such as `toolchain.cxx`.
-    `held` are the values that CMakeCache.txt then had. `pending` are the variables of an unfinished
-    configure, or None if the last configure finished.
+    `held` are the values in CMakeCache.txt at that time. `pending` are the variables of an
+    unfinished configure, if any.
     """
 
     variables: Mapping[str, str]
@@ -64,7 +64,7 @@ class ConfigureFingerprint:
 
 @dataclass(frozen=True)
 class FolderChange:
-    """A changed variable or tool: its old and new value ("" if not set), and the effect."""
+    """A changed variable or tool: the old and the new value ("" if not set), and the effect."""
 
     name: str
     before: str
@@ -223,7 +223,7 @@ def is_same_value(one: str, other: str) -> bool:
 
 
 def _normalize_value(value: str) -> str:
-    """Return ON or OFF for a truth value; normalize each path in any other value."""
+    """Return ON or OFF for a truth value, and other values with normalized paths."""
     text = value.strip()
     if switch := _SWITCHES.get(text.upper()):
         return switch

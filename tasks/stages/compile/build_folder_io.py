@@ -60,8 +60,8 @@ def read_configured_fingerprint(
 ) -> ConfigureFingerprint:
     """Return the values that the folder was configured from.
 
-    If torchyard has not configured the folder, the values are read from CMake's cache. A variable
-    that CMake does not cache is assumed to have the requested value.
+    For a folder that torchyard has not configured, the values are those in CMake's cache. Variables
+    that CMake does not cache are assumed to have the requested values.
     """
     tools = {
         name: toolchain.resolve_tool_identity(name, value)
@@ -98,9 +98,8 @@ def write_pending_note(
 def prepare_build_folder(folder: PurePath) -> None:
     """Prepare a folder for a first configure.
 
-    A new or empty folder gets a marker file, which allows torchyard to delete the content later. If
-    the folder has this file, the CMakeCache.txt of an unfinished configure is removed, because
-    CMake would reuse the values in it.
+    A new or empty folder gets a marker file, which allows torchyard to delete the content later. In
+    a folder with this file, an old CMakeCache.txt is removed, because CMake would reuse its values.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
@@ -134,7 +133,7 @@ def _create_unmanaged_error(folder: PurePath, change: str) -> TorchyardError:
 def require_cmake_values(
     folder: PurePath, rules: tuple[FolderRule, ...], requested: ConfigureFingerprint
 ) -> None:
-    """Raise `TorchyardError` if the CMake cache lacks requested values; the error lists them."""
+    """Raise `TorchyardError` with the requested values that the CMake cache lacks, if any."""
     if details := [
         f"{format_setting_name(one.name)} is {one.after or 'nothing'} instead of {one.before}"
         for one in list_missing_values(rules, read_cmake_cache(folder), requested)
@@ -153,7 +152,7 @@ def write_configure_note(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> None:
-    """Record the values of a finished configure. Tools of earlier configures stay in the record."""
+    """Record the values and tools of a finished configure; keep tools that only `before` has."""
     cache = read_cmake_cache(folder)
     entries = (entry for _, _, entry, _ in list_expected_entries(rules, requested))
     values = {entry: cache[entry] for entry in entries if entry in cache}
@@ -170,8 +169,8 @@ _TICK = 2_000_000_000  # ns: the coarsest resolution of a file system's clock
 def compute_library_digest(folders: Iterable[PurePath], start: PurePath, cache: PurePath) -> str:
     """Return one sha256 over the paths (relative to `start`) and contents of all libraries.
 
-    A folder may be missing. The file `cache` keeps digests between calls; without this file, every
-    library is read.
+    A folder may be missing. The file `cache` keeps the digests of unchanged libraries between
+    calls.
     """
     old_digests, new_digests = {}, {}
     with contextlib.suppress(OSError, ValueError):

@@ -18,10 +18,10 @@ ASSEMBLY_FOLDER = "bdist.torchyard"  # in setup.py's build folder, for bdist_whe
 class CompileJob:
     """The inputs of the `compile` stage.
 
-    `jobs` is the maximum number of parallel compilers; None derives it from cores and memory. With
-    `jobs_exact`, exactly `jobs` compilers run regardless of memory. `build` is the build folder for
-    backends that accept one; setup.py uses ./build in the tree. `runs` is the build history.
-    `cache_remote` is the URL of the remote cache, or an empty string.
+    `jobs` is the maximum number of parallel compilers; `None` derives it from cores and memory.
+    With `jobs_exact`, exactly `jobs` compilers run regardless of memory. `build` is the build
+    folder, except for setup.py, which uses ./build in the tree. `runs` is the build history.
+    `cache_remote` is the URL of the remote cache, if any.
     """
 
     layout: Layout

@@ -81,8 +81,8 @@ def list_unused_variables(lines: Iterable[str], requested: Collection[str]) -> l
 def run(job: CompileJob) -> tuple[CompileResult]:
     """Configure the build folder as requested and compile everything that Ninja finds out of date.
 
-    Raises `CommandFailedError` if a command fails, and `TorchyardError` if CMake does not accept a
-    requested value or a folder that torchyard did not create would have to be wiped.
+    Raises `CommandFailedError` if a command fails. Raises `TorchyardError` if CMake rejects a
+    value, or if a folder that torchyard did not create would have to be wiped.
     """
     folder = build_context_io.resolve_build_folder(job)
     files.require_minimum_space(folder, "compiling PyTorch")
@@ -204,9 +204,9 @@ def _compile_folder(
 ) -> None:
     """Run Ninja under the job scheduler.
 
-    The job count and the predicted duration come from peak memory and durations of earlier builds.
-    `resources` are the cache measurement and the number of job slots of remote workers. `before`
-    is Ninja's log before the build.
+    Earlier builds determine the job count and the predicted duration. `resources` are the cache
+    measurement and the number of job slots of remote workers. `before` is Ninja's log before the
+    build.
     """
     measurement, slots = resources
     history = tuple(build_history_io.read_history(job.runs))

@@ -79,9 +79,9 @@ def _read_toolchain_stamps(deps: DepsManifest, used: CompilerCache) -> Toolchain
 
 
 def _find_host_compilers(job: DepsJob) -> tuple[Program, Program, MsvcEnvironment | None]:
-    """Return the C compiler, the C++ compiler, and the MSVC environment (None except on Windows).
+    """Return the C compiler, the C++ compiler, and the MSVC environment (only on Windows).
 
-    If nothing is compiled, compilers may be missing or unsupported; then both paths are "".
+    If nothing is compiled and the compilers are missing or unsupported, both paths are "".
     """
     try:
         selection = toolchain.choose_compilers((job.cc, job.cxx), job.limits)
@@ -150,8 +150,8 @@ def list_toolkit_pins(site: Path, packages: Sequence[str]) -> tuple[str, ...]:
 def _find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
     """Return the path of cuobjdump. If the program is not found, it is installed.
 
-    The cuobjdump of triton is used only with an existing torch. In a managed environment, torch
-    installs triton after this stage, so that a later run would find another cuobjdump.
+    triton's cuobjdump is used only with an existing torch. In a managed environment, triton is
+    installed later, so that a later run would find another cuobjdump.
     """
     name = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     places = [Path(toolkit.home) / "bin" / name] if toolkit else []

@@ -108,8 +108,8 @@ def compute_cache_tuning(
     """Return the variables that raise the hit rate of the compiler cache.
 
     The cache makes paths below the folder `base` relative. Settings in the user's configuration of
-    the cache take precedence. `debug` is True if debuggers need the source paths; None derives it
-    from the build type.
+    the cache take precedence. `debug` says whether debuggers need the source paths; `None` derives
+    this from the build type.
     """
     if not cache.kind:
         # a build folder may have been configured with ccache

@@ -257,7 +257,7 @@ def _build_source_variables(
 
 
 def _select_msvc_flags(job: EnvJob, deps: DepsManifest, *, extension: bool) -> dict[str, str]:
-    """Return CL and NVCC_APPEND_FLAGS with options for cl.exe and nvcc; empty except on Windows."""
+    """Return CL and NVCC_APPEND_FLAGS with options for cl.exe and nvcc (only on Windows)."""
     toolkit = _find_used_toolkit(job, deps)
     if job.system != "windows" or not toolkit:
         return {}

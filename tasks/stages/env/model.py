@@ -46,8 +46,8 @@ class Environment:
     def keep_configured_launchers(self, cache: Mapping[str, str]) -> Environment:
         """Return the environment for a build folder that is configured with this CMake cache.
 
-        Adding or removing a compiler cache would change every command line and force a full
-        rebuild. Therefore the `offered` variables keep their configured values.
+        Adding or removing a compiler cache would force a full rebuild. Therefore the `offered`
+        variables keep their configured values.
         """
         variables = {name: value for name, value in self.set.items() if name not in self.offered}
         configured = {name: cache[name] for name in self.offered if name in cache}
@@ -70,9 +70,9 @@ class Environment:
 class CacheEnvironment:
     """The manifest cache-env.json: the compiler cache launchers of extensions.
 
-    No stage has this manifest as an input, because a cache does not change build outputs. `set` and
-    `defaults` are as in `Environment`. `wrapped` maps each variable that must name a single program
-    to the command that this program runs.
+    This manifest is not an input of a stage, because a cache does not change build outputs. `set`
+    and `defaults` are as in `Environment`. A variable in `wrapped` must name a single program,
+    which runs the given command.
     """
 
     cache: CompilerCache
@@ -83,7 +83,7 @@ class CacheEnvironment:
     def build_compiler_environment(
         self, base: Mapping[str, str], own: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return `base` with the cache variables, and with those in `own`, which override both."""
+        """Return `base` with the cache variables; the variables `own` override both."""
         result = {**self.defaults, **base, **self.set, **own}
         return {**result, **build_cache_namespace(self.cache, result)}
 

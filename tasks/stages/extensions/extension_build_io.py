@@ -39,7 +39,7 @@ def use_compiler_cache(
 ) -> Iterator[CacheMeasurement]:
     """Yield a measurement with an `env` that enables the cache. Print the counts after the block.
 
-    Variables in the settings of the extension take precedence.
+    Variables that the extension sets take precedence.
     """
     wrapped = caching.wrapped
     if env.get(DISTRIBUTE_VARIABLE) and not caching.cache.kind:
@@ -102,7 +102,7 @@ def build_wheel_command(job: ExtensionJob, deps: DepsManifest, tree: PurePath) -
 
 
 def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, tree: Path) -> None:
-    """Run the build, retry it with fewer jobs if needed, and append it to the build history."""
+    """Run the build, if needed again with fewer jobs, and add it to the build history."""
     layout = job.layout
     path = layout.compute_manifest_path("cache-env")
     caching = manifests.read_manifest(path, CacheEnvironment)
@@ -154,8 +154,8 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
 def _read_edges(tree: Path, scheduler: JobScheduler) -> Iterator[Edge]:
     """Yield the Ninja edges of this build. Edges of earlier builds in the same logs are omitted.
 
-    Ninja's logs are read lazily, because an unreadable log must not hide a build failure. The logs
-    can be anywhere in the tree, since the extension chooses the folder.
+    Ninja's logs can be anywhere in the tree. They are read lazily, because an unreadable log must
+    not hide a build failure.
     """
     finished = scheduler.edge_times.finished
     logs = tree.rglob(".ninja_log") if finished else ()

@@ -48,8 +48,8 @@ def add_reproducible_flags(
 ) -> dict[str, str]:
     """Return the environment with flags that make the build reproducible in any checkout.
 
-    No manifest contains these flags, so they never cause a rebuild. setuptools passes CPPFLAGS to
-    the C and C++ compilers. nvcc gets no such flag: the value would differ in each checkout and
+    These flags are in no manifest, so that they cause no rebuild. setuptools passes CPPFLAGS to the
+    C and C++ compilers. nvcc gets no such flag, because the value would differ in each checkout and
     prevent cache hits of ccache. `date` is the commit time of the source.
     """
     flag = f"-ffile-prefix-map={job.layout.build}=."

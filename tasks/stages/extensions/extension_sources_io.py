@@ -84,7 +84,7 @@ def apply_patches(job: ExtensionJob, tree: Path) -> Mapping[str, str]:
 
 
 def _describe_rejection(patch: Path, message: str) -> str:
-    """Return the file and hunk that git rejected, or git's message if it names no file."""
+    """Return the file and hunk that git rejected, or git's message if git names no file."""
     if not (rejection := _REJECTED_HUNK.search(message)):
         return message.partition("error: ")[2] or message
     file, line = rejection["file"], rejection["line"]

@@ -20,10 +20,10 @@ _FOREIGN_PACKAGES = {
 
 
 def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
-    """Return the settings, with the unset keys of each extension filled in from known facts.
+    """Return the settings. Known facts set the unset keys of each extension.
 
-    Raises `SettingsError` for an unknown name, for a name that belongs to another project on the
-    package index, and for a name or module that occurs twice.
+    Raises `SettingsError` for an unknown name, a name of another project on the package index, and
+    a name or module that occurs twice.
     """
     for extension in settings.extensions:
         _require_own_names(extension, knowledge)
@@ -35,7 +35,7 @@ def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
 def find_extension_fact(
     extension: Extension, knowledge: Knowledge
 ) -> extension_facts.ExtensionFact | None:
-    """Return the known facts for the source of the extension, or else for its name."""
+    """Return the known facts for the source of the extension or, without any, for its name."""
     labelled = extension_facts.find_extension(knowledge, extension.name)
     source = (extension.git or "", extension.ref, extension.sdist or "")
     same_source = extension_facts.find_extensions_by_source(knowledge, *source)
@@ -47,9 +47,9 @@ def apply_known_facts(
 ) -> ExtensionJob:
     """Return the job with the known build settings of the distribution `name`.
 
-    `reads` are the variables that setup.py reads. Each arch variable among them is set to the
-    targets. Variables in `job.env` take precedence. Raises `KnowledgeError` for a target that an
-    arch variable cannot express.
+    `reads` are the variables that setup.py reads. The arch variables in `reads` are set to the
+    targets, except for those in `job.env`. Raises `KnowledgeError` for a target that an arch
+    variable cannot express.
     """
     fact = extension_facts.find_extension_by_distribution(knowledge, name)
     if fact and not job.known and job.combination:

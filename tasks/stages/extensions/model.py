@@ -89,7 +89,7 @@ class ExtensionJob:
 
     @property
     def original(self) -> PurePath:
-        """Return the folder with the source that messages name; with patches, this is `tree`."""
+        """Return the folder of the source for messages. With patches, this is `tree`."""
         if self.patches:
             return self.tree
         return {"path": PurePath(self.location), "git": self.clone}.get(self.kind, self.tree)
@@ -99,8 +99,8 @@ class ExtensionJob:
 class BuiltExtension:
     """The manifest extensions/NAME.json.
 
-    `libraries` are the absolute paths of the installed shared libraries, `archs` the archs of each
-    library by file name. `source` has the commit or digest of the source and of the patches.
+    `libraries` are the absolute paths of the installed shared libraries. `archs` maps the file
+    names of libraries to archs. `source` has the commit or digest of the source and of the patches.
     `surface` is the name of torch's ABI fingerprint, "" if nothing was built. `needs_code` is True
     if the libraries must contain device code.
     """

@@ -46,10 +46,10 @@ def _show_file_count(what: str, paths: Collection[str]) -> Iterator[str]:
 def _find_replaced_files(
     target: TargetEnvironment, staging: StagedPackages
 ) -> tuple[Mapping[str, InstalledDistribution], dict[str, str]]:
-    """Return the distributions to replace by name, and the owners of the files to back up by path.
+    """Return the distributions to replace by name, and the owner of each file to back up by path.
 
-    Raises `TorchyardError` if a file to replace belongs to an unknown package, or if a folder or a
-    link is in the way.
+    Raises `TorchyardError` if such a file belongs to an unknown package, or if its path is a folder
+    or a link.
     """
     prefix, paths = target.prefix, dict[str, str]()
     old = target_files.find_distributions(prefix, target.sites, staging.versions)
@@ -76,7 +76,7 @@ def _find_replaced_files(
 
 
 def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
-    """Raise an error if a parent folder is a link or not writable, or a folder is in the way."""
+    """Raise an error if a parent folder is a link or read-only, or a folder is in the way."""
     for folder in (prefix / name for name in sorted(list_parents(paths))):
         real = os.path.realpath(folder)
         if folder.is_symlink() or Path(real) != folder:
@@ -149,8 +149,8 @@ class CommitResult:
     """The result of an install: the new content of replaced.json, and the paths of backups.
 
     A rollback restores only `originals`. `superseded` are backups of packages that the user has
-    replaced since the previous install, `edited` of files that the user has changed or added since
-    then.
+    replaced since the last install. `edited` are backups of files that the user has changed or
+    added since then.
     """
 
     result: InstallRecord
@@ -297,8 +297,8 @@ def restore_environment(stamp: Path) -> None:
 def restore_backup(stamp: Path, subfolder: str, record: InstallRecord) -> None:
     """Remove the installed files, and restore the backups in the folder `subfolder` of `stamp`.
 
-    Raises `TorchyardError` if a backup is damaged. Files of the user that are in the way are moved
-    to a new folder in `stamp`, with a warning.
+    Files of the user at the same paths are moved to a new folder in `stamp`, with a warning. Raises
+    `TorchyardError` if a backup is damaged.
     """
     prefix, store = Path(record.prefix), stamp / subfolder
     aside = stamp / ASIDE_FOLDER / create_timestamp()
@@ -346,7 +346,7 @@ def _is_known_file(record: InstallRecord, path: str, store: Path) -> bool:
 
 
 def _displace_user_file(path: Path, to: Path) -> bool:
-    """Delete the file if it is bytecode, else move it to `to`. Return True if it was moved."""
+    """Move the file to `to`; if it is bytecode, delete it and return False."""
     if is_bytecode(path.as_posix()):
         path.unlink(missing_ok=True)
         return False

@@ -39,8 +39,8 @@ class InstalledFile:
 class DistributionChange:
     """The change of a distribution from version `before` ("" if not installed) to version `after`.
 
-    `record_before` and `record` are the sha256 of the old and the new RECORD, `path` is the path of
-    the new RECORD. `wheel` is the sha256 of the wheel in the wheelhouse, "" for a package from an
+    `record_before` and `record` are the sha256 of the old and the new RECORD. `path` is the path of
+    the new one. `wheel` is the sha256 of the wheel in the wheelhouse, "" for a package from an
     index.
     """
 
@@ -75,8 +75,8 @@ class InstallRecord:
 class PendingInstall:
     """An unfinished install: "installing" until the packages were imported, then "settling".
 
-    A "settling" install moves files: `moves` has their old and new paths relative to the backup
-    folder. Then `result` is written to replaced.json. `exchange` is the record of this install.
+    `exchange` is the record of this install. A "settling" install moves files and then writes
+    `result` to replaced.json. `moves` has the old and new paths, relative to the backup folder.
     """
 
     state: Literal["installing", "settling"]
@@ -111,7 +111,7 @@ def _read_journal(path: Path, kind: type[T]) -> T | None:
 
 
 def read_latest_record(stamp: Path) -> InstallRecord | None:
-    """Return the record of finished installs, else of the pending one; None if neither exists."""
+    """Return the record of finished installs or, without any, of the pending install."""
     pending = read_pending(stamp)
     return read_record(stamp) or (pending.exchange if pending else None)
 

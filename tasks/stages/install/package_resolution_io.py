@@ -1,6 +1,6 @@
 """Resolve which packages to install into the user's environment, and unpack them.
 
-One program (uv, or pip if uv is missing) does both, because uv and pip rank indexes differently.
+One program does both (pip only if uv is missing), because uv and pip rank indexes differently.
 """
 
 import json

@@ -60,7 +60,7 @@ def estimate_unpacked_mib(order: InstallOrder) -> int:
 
 
 def is_same_disk(one: Path, other: Path) -> bool:
-    """Return True if both paths are on one disk. For a missing path, its nearest parent counts."""
+    """Return True if both paths are on one disk. A missing path counts as its nearest parent."""
     return len({files.find_existing_ancestor(path).stat().st_dev for path in (one, other)}) == 1
 
 
@@ -124,7 +124,7 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
 def _check_import_failures(
     target: TargetEnvironment, lines: Sequence[str], error: CommandFailedError
 ) -> None:
-    """Raise `BadArtifactError` for the first failed import; for a missing GPU driver, only warn."""
+    """Raise `BadArtifactError` for a failed import. Only warn if it needs a GPU driver."""
     begins = [number for number, line in enumerate(lines) if line.startswith("importing ")]
     outputs = [lines[begin:end] for begin, end in pairwise([*begins, len(lines)])]
     tried = [(output[0].removeprefix("importing "), output) for output in outputs]
@@ -249,8 +249,7 @@ def _install_wheels(
 ) -> InstallRecord | None:
     """Install the wheels that are not installed yet, and return the record of all installs.
 
-    Raises `TorchyardError` if another profile has installed torch into this environment, because
-    only one profile can restore it.
+    Raises `TorchyardError` if another profile has installed torch into this environment.
     """
     for other in sorted(Path(job.builds).glob("*/replaced")):
         if other != Path(job.replaced) and (

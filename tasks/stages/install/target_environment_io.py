@@ -43,8 +43,8 @@ class Distribution:
 class EnvironmentInfo:
     """The interpreter's report on its environment. `tags` are the accepted wheel tags, best first.
 
-    `managed` is the path of EXTERNALLY-MANAGED, `user_torch` the path of a torch in the user's
-    site-packages; each is "" if missing.
+    `managed` is the path of EXTERNALLY-MANAGED. `user_torch` is the path of a torch in the user's
+    site-packages. A missing path is "".
     """
 
     version: str
@@ -73,13 +73,13 @@ class TargetEnvironment:
 
     @cached_property
     def sites(self) -> tuple[str, ...]:
-        """Return the site-packages folders relative to the prefix; fail if one is outside it."""
+        """Return the site-packages folders relative to the prefix. Fails for folders outside it."""
         return tuple({self._resolve_below(p): 0 for p in (self.info.platlib, self.info.purelib)})
 
     def list_links(self) -> Mapping[str, str]:
         """Return the links below the prefix that lead to site-packages, such as `lib64` → `lib`.
 
-        The result maps the path of a link to the target of the link, both relative to the prefix.
+        The paths and targets of the links are relative to the prefix.
         """
         links: dict[str, str] = {}
         for folder in map(Path, (self.info.platlib, self.info.purelib)):
@@ -154,7 +154,7 @@ def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) 
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Hard-link a file; if that fails, copy it with time and mode. A symbolic link stays a link."""
+    """Hard-link a file or, if this fails, copy it. A symbolic link stays a link."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     if source.is_symlink():
@@ -181,7 +181,7 @@ def list_bytecode(path: Path) -> Iterator[Path]:
 
 
 def remove_empty_folders(prefix: Path, folders: Iterable[str]) -> None:
-    """Remove those of `folders` that are empty, and temporary files that a SIGKILL left in them."""
+    """Remove temporary files of a killed install from `folders`, then the empty folders."""
     for name in sorted(folders, key=lambda name: name.count("/"), reverse=True):
         (prefix / name / TEMPORARY_NAME).unlink(missing_ok=True)
         for folder in (prefix / name / "__pycache__", prefix / name):
@@ -252,11 +252,11 @@ _INFO_SUFFIXES = (".dist-info", ".egg-info", ".egg-link", ".egg")
 
 @dataclass(frozen=True)
 class InstalledDistribution:
-    """An installed distribution. Several versions of it can be in the environment.
+    """An installed distribution, possibly in several versions.
 
     `infos` are its dist-info folders, or the egg-info and egg files of older tools. `version` joins
-    all versions. `listed` maps each info without RECORD to the files that conda lists for it,
-    relative to the prefix.
+    all versions. `listed` maps each info without RECORD to the files in conda's list, relative to
+    the prefix.
     """
 
     name: str

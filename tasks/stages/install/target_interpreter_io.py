@@ -34,9 +34,9 @@ print(*sorted({paths['purelib'], paths['platlib']}), sep='\\n')
 class InterpreterInfo:
     """An interpreter: `implementation` such as "cpython", `kind` "usual" or "free-threaded".
 
-    `prefix` is the environment, with links resolved. `managed` is the path of its file
-    EXTERNALLY-MANAGED, `unwritable` the first folder for packages without write access; each is an
-    empty string if none exists. `sites` are the site-packages folders.
+    `prefix` is the path of its environment, with links resolved. `managed` is the path of
+    EXTERNALLY-MANAGED. `unwritable` is the first package folder that the user cannot write to. A
+    missing path is "". `sites` are the site-packages folders.
     """
 
     implementation: str
@@ -120,8 +120,8 @@ def check_install_target(
 ) -> None:
     """Raise `SettingsError` if nothing can be installed into the environment in install.into.
 
-    `doit_prefixes` are the environments of the Python that runs doit. A program name on PATH must
-    not select any of these, because in an active venv `python` is the one that runs torchyard.
+    A program name on PATH must not select one of `doit_prefixes`, the environments of the Python
+    that runs doit, because in an active venv `python` is that Python.
     """
     into = settings.install.into
     if into is None:

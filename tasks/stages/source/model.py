@@ -14,9 +14,9 @@ class SourceJob:
     """The inputs of the `source` stage: which PyTorch tree to provide, and where.
 
     `location` is a git URL, a folder, or an archive's path or URL. `tree` is the folder of the
-    tree, `state` a folder with the record of applied patches; `manifest` is removed before the tree
-    is changed. `others` is the folder with the builds of all profiles, whose files may be reused.
-    `commit` is the commit of `ref` in torchyard.lock; an empty string if there is none.
+    tree. `state` is a folder with the record of applied patches. `manifest` is removed before the
+    tree is changed. `others` is the folder of all builds, whose files may be reused. `commit` is
+    the commit of `ref` in torchyard.lock, if any.
     """
 
     kind: SourceKind
@@ -44,11 +44,10 @@ class SourceJob:
 class SourceTree:
     """The manifest source.json: the current state of the tree.
 
-    For a checkout, `submodules` are the commits of the submodules by path, and `edits` is a digest
-    of all differences from `commit`, including patches ("" if there are none). For an archive,
-    `digest` is its sha256, and `edits` a digest of the unpacked files if they were edited. For a
-    folder, `digest` is a digest of the files. `patches` are the sha256 of the applied patches,
-    `date` is the commit's Unix time or 0.
+    A checkout has a `commit`, `submodules` (commits by path) and `edits` (a digest of all
+    differences, including patches, "" if none). For an archive, `digest` is its sha256, and `edits`
+    a digest of edited files. For a folder, `digest` is a digest of the files. `patches` are the
+    sha256 of the applied patches. `date` is the Unix time of the commit, or 0.
     """
 
     tree: str

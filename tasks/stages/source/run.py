@@ -38,8 +38,8 @@ class TreeSnapshot:
 def run(job: SourceJob) -> tuple[SourceTree]:
     """Provide the requested tree, changing only what is necessary, and return its state.
 
-    Raises `LostEditsError` if the user's edits would be lost, and `TorchyardError` if the tree has
-    merge conflicts. Also raises `FetchError` and `BadArtifactError`.
+    Raises `LostEditsError` if edits of the user would be lost. Raises `TorchyardError` for merge
+    conflicts, and `FetchError` or `BadArtifactError` for a bad source.
     """
     files.create_owned_folder(job.state)
     local_changes.require_merged(job.tree, f"source.{job.kind}")
@@ -125,7 +125,7 @@ def _rename_old_tree(job: SourceJob) -> None:
 def _require_pytorch(job: SourceJob) -> None:
     """Raise `TorchyardError` if the tree is not PyTorch; warn if its release differs from the plan.
 
-    With source.path there is no warning, because loading the settings has already printed it.
+    A tree in source.path causes no warning, because loading the settings has printed it.
     """
     tree = Path(job.tree)
     if missing := source_checks_io.list_missing_files(tree):

@@ -35,10 +35,10 @@ def read_tree_release(tree: Path) -> Version | None:
 
 
 def find_other_release(tree: Path, release: str) -> str:
-    """Return the version of the tree if its release is not `release`, else an empty string.
+    """Return the version of the tree if its release is not `release`, or "".
 
-    The tree of the tag v2.6.0 has the version 2.6.0a0. A patch release's tree may have the
-    version of the minor release: v2.5.1 has 2.5.0a0 (pytorch#151425).
+    The tree of v2.6.0 has the version 2.6.0a0. The tree of a patch release may have the version of
+    the minor release: v2.5.1 has 2.5.0a0 (pytorch#151425).
     """
     tree_version, numbers = read_tree_release(tree), re.match(r"\d+(?:\.\d+)*", release)
     if tree_version is None or numbers is None:

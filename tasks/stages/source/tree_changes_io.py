@@ -67,8 +67,8 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[s
     """Remove the first patch that is no longer in the tree, and all later ones, from the record.
 
     The user's `git stash` or `git checkout .` reverts patches without updating the record. A patch
-    that cannot be reverted is missing if it can be applied, or if its files are as committed. If
-    neither is true, a later edit or pull changed the same lines, and the patch stays.
+    is missing if it cannot be reverted, and either can be applied or its files are as committed. In
+    other cases, later edits may have changed the same lines, and the patch stays.
     """
     series = read_applied_patches(tree, state)
     for number, digest in enumerate(series):
@@ -127,8 +127,8 @@ def _write_patch_record(tree: PurePath, state: PurePath, series: tuple[str, ...]
 def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
     """Return a sha256 over the paths and contents of all files except build outputs.
 
-    The tree's .gitignore defines the build outputs. git reads it with the help of an empty
-    repository, `scratch`. Without git, only build, dist, *.egg-info and __pycache__ are left out.
+    Build outputs are the files that the tree's .gitignore excludes; git needs an empty repository,
+    `scratch`, to find them. Without git, these are build, dist, *.egg-info and __pycache__.
     """
     root = Path(tree)
     try:

@@ -38,7 +38,7 @@ _KIND_BY_SUFFIX = {
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """A finished process of the probe. `failure` is "" for a normal end; `hung` means a timeout."""
+    """A finished process of the probe. `failure` is "" for a normal end. `hung` means a timeout."""
 
     lines: tuple[str, ...]
     failure: str = ""
@@ -49,8 +49,8 @@ class ProbeRun:
 class ProbeOutput:
     """The output of all processes of the probe.
 
-    `lines` maps check names to result lines, `crashes` maps them to the processes that ended early.
-    `hung` is the number of timeouts. `stop_reason` is empty if all checks were run.
+    `lines` maps check names to result lines. `crashes` maps the checks that ended early to their
+    processes. `hung` is the number of timeouts. `stop_reason` says why checks were not run.
     """
 
     lines: Mapping[str, Mapping[str, str]]
@@ -155,8 +155,7 @@ def fail_without_cuda(
 ) -> list[ValidationResult]:
     """Adjust the checks, because a torch without CUDA has replaced the torch for CUDA `cuda`.
 
-    The check named "cuda" fails even if it was not requested, because checks on the CPU prove
-    nothing.
+    The check "cuda" fails, requested or not, because checks on the CPU prove nothing.
     """
     detail = f"torch has no CUDA: another installation replaced the torch for CUDA {cuda}"
     remedy = f"install torch again: {build_command}"
@@ -186,7 +185,7 @@ def add_diagnosis(
 
 
 def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationResult:
-    """Combine the checks of several libraries: failed if any failed, else passed if any passed."""
+    """Combine checks of libraries: failed if one failed, passed if at least one passed."""
     for status in ("failed", "passed", "not run"):
         if matches := [part for part in parts if part.status == status]:
             detail = "; ".join(part.detail for part in matches)

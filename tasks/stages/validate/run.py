@@ -56,7 +56,7 @@ def build_missing_checks(
 
 
 def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
-    """Return the error and the hint if the last build of an extension failed, else None."""
+    """Return the error and the hint of the last build of an extension, if this build failed."""
     runs = run_record_io.read_runs(job.layout.build / "records" / "runs")
     records = (record for run in runs for record in run.stages)
     record = next((record for record in records if record.name == f"extensions:{name}"), None)

@@ -303,7 +303,7 @@ class CodeChecker:
 
 
 def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
-    """Yield each library with device code except `kernels`; yield a library with two names once."""
+    """Yield each library with device code except `kernels`. Yield each file only once."""
     paths = {kernels.resolve()}
     for path in sorted(folder.rglob("*")):
         if _LIBRARY_NAME.search(path.name) and path.is_file() and path.resolve() not in paths:

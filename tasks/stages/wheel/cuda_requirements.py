@@ -54,8 +54,8 @@ def resolve_cuda_requirements(
     """Return the CUDA requirements for the libraries of a wheel.
 
     `linkages` has the libraries of the wheel by their name in the wheel. `needs` are direct and
-    indirect needs: `library` of a need is a name in the wheel, or the path of a library outside it.
-    If packages provide all libraries of the toolkit, its folders are removed from every RPATH.
+    indirect needs. The `library` of a need is a name in the wheel or another library's path. If
+    packages provide all libraries of the toolkit, its folders are removed from every RPATH.
     """
     needs = [need for need in needs if not is_driver_library(need.name)]
     packages = {need.name: package for need in needs if (package := find_package(need))}
@@ -85,7 +85,7 @@ def resolve_cuda_requirements(
 
 
 def add_requirements(metadata: str, requires: Iterable[str]) -> str:
-    """Return METADATA plus those of `requires` for packages that METADATA does not declare."""
+    """Return METADATA with `requires` added, except for packages that METADATA has already."""
     header_values = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
     declared = select_applicable_requirements(parse_requirements(header_values), "linux")
     missing = [one for one in requires if not _is_declared(one, declared)]

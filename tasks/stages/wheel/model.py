@@ -101,8 +101,8 @@ class BuiltJob(TorchInstallJob):
 class Wheel:
     """The manifest wheel.json: the torch that all later stages use.
 
-    `release` is `version` without its local part, `folder` the installed package. `artifact` is the
-    file in the wheelhouse, or None. `prefix` is the install prefix of a C++-only build, else None.
+    `release` is `version` without its local part. `folder` is the installed package. `artifact` is
+    the file in the wheelhouse, if any. `prefix` is the install prefix of a C++-only build.
     """
 
     version: str
@@ -120,9 +120,9 @@ class AbiFingerprint:
     """The manifest surface.json: what an extension is compiled and linked against.
 
     `headers` is a digest of headers, CMake files and torch's cpp_extension. `symbols` is a digest
-    of the exported symbols of the libraries that an extension links: changed function bodies do
-    not affect it. `cxx11_abi` is `None` where unknown or absent, `cxx_standard` (such as 20) is
-    None if unknown. `identity` is the identity of the environment.
+    of the exported symbols of the linked libraries: changed function bodies do not affect it.
+    `cxx11_abi` is `None` where unknown or absent. `cxx_standard` (such as 20) is `None` if unknown.
+    `identity` is the identity of the environment.
     """
 
     release: str

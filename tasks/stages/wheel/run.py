@@ -32,9 +32,9 @@ _VERSION_FILES = ("torch/version.py", "torch/_version.py")
 class LastWheel:
     """The last wheel that was built and installed successfully.
 
-    `digest` is a digest of the wheel's content except the version. `identity` is the identity of
-    the environment. `asked` is the requested version without the commit, and `record` the sha256
-    of RECORD after the installation.
+    `digest` is a digest of the wheel's content without the version. `identity` is the identity of
+    the environment. `asked` is the requested version without the commit. `record` is the sha256 of
+    RECORD after the installation.
     """
 
     digest: str
@@ -173,7 +173,7 @@ def require_release(found: InstalledTorch, release: str, cuda: str | None) -> No
 def _build_torch(
     job: model.BuiltJob, deps: DepsManifest
 ) -> tuple[model.Wheel, model.AbiFingerprint]:
-    """Build the wheel. If its content is new, check its libraries, install it and import it."""
+    """Build the wheel. If the content is new, check the libraries, and install and import it."""
     compiled = manifests.read_manifest(job.compiled, CompileResult)
     if compiled.backend == "cmake":
         return _build_cpp_libraries(job, deps, compiled)
@@ -229,7 +229,7 @@ def _locate_wheel(job: model.BuiltJob, last: LastWheel) -> Path:
 def _find_unchanged_wheel(
     job: model.BuiltJob, last: LastWheel | None, content: tuple[str, str, str], python: str
 ) -> Artifact | None:
-    """Return the installed wheel if the new one differs only in the commit, else None."""
+    """Return the installed wheel if the new wheel differs at most in the commit."""
     is_same = last and (last.digest, last.identity, last.asked) == content
     if last is None or not is_same or not Path(job.libraries).is_file():
         return None

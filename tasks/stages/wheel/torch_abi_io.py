@@ -37,7 +37,7 @@ _C10_SYMBOLS = ("_ZN3c10", "_ZNK3c10")
 def read_abi_fingerprint(
     found: InstalledTorch, deps: DepsManifest, reading: AbiReadOptions
 ) -> AbiFingerprint:
-    """Return the ABI fingerprint of an installed torch; store its details to explain changes."""
+    """Return the ABI fingerprint of an installed torch. Store details to explain changes."""
     show_progress("reading the headers and libraries that extensions use")
     folder = Path(found.folder)
     digests = wheel_archive_io.read_installed_record(folder.parent, "torch")
@@ -126,11 +126,11 @@ def _read_symbol_names(path: Path) -> tuple[str, ...] | None:
 
 
 def _detect_cxx11_abi(names: tuple[str, ...]) -> bool | None:
-    """Return True for the C++11 ABI, False for the older ABI, None if unknown.
+    """Return True for the C++11 ABI, False for the older ABI, `None` if unknown.
 
     `torchCheckFail(…, std::string const&)` is mangled `…RKNSt7__cxx1112basic_string…` with the
-    C++11 ABI and `…RKSs` with the older one. Only names of c10 count: a wheel of the older ABI
-    exports names with `__cxx11` from the libstdc++ that is linked into it.
+    C++11 ABI and `…RKSs` with the older one. Names outside c10 are ignored, because a wheel of the
+    older ABI exports names with `__cxx11` from a linked libstdc++.
     """
     c10_symbols = [name for name in names if name.startswith(_C10_SYMBOLS)]
     if any("St7__cxx11" in name for name in c10_symbols):

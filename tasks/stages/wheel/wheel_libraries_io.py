@@ -49,9 +49,8 @@ def inspect_libraries(
 ) -> library_linkage.WheelLibraries:
     """Return the content of wheel-libraries.json: what each library needs and what provides it.
 
-    `promised` are files below site-packages that the wheel's requirements install. Raises
-    `BadArtifactError` if a needed library is not found on this machine. The result is
-    empty on Windows and macOS, whose library formats are not read.
+    `promised` are files below site-packages that the wheel's requirements install. On Windows and
+    macOS, the result is empty. Raises `BadArtifactError` if a needed library is not found.
     """
     show_progress("checking what the libraries of the wheel need")
     linkages = read_linkages(job, wheel, recorded, job.layout.build / "wheel-linkages.json")
@@ -73,8 +72,8 @@ def read_linkages(
 ) -> dict[str, Linkage]:
     """Return the linkage of each ELF library of a wheel, by its name in the wheel.
 
-    `recorded` maps the wheel's members to their digests. The linkage of a library with the same
-    digest as in the previous wheel is read from the file `cache`.
+    `recorded` maps the wheel's members to digests. The file `cache` has the linkages of the
+    previous wheel, for libraries with an unchanged digest.
     """
     before = manifests.find_manifest(cache, library_linkage.LinkageCache)
     cached = before.libraries if before and before.reader == _LINKAGE_READER_VERSION else {}
@@ -105,8 +104,8 @@ def _find_library_needs(
 ) -> list[LibraryNeed]:
     """Return each needed library and the file that the loader finds once the wheel is in `site`.
 
-    Indirect needs are included. `library` of a need is a name in the wheel, or the path of a
-    library outside it. The search is in the build environment, in which torch is imported.
+    Indirect needs are included. The `library` of a need is a name in the wheel or another library's
+    path. The search is in the build environment, in which torch is imported.
     """
     names = {str(site / name): name for name in library_linkage.sort_by_load_order(linkages)}
     python = os.path.realpath(deps.python)  # for a program, the loader resolves links in $ORIGIN
@@ -198,7 +197,7 @@ def find_cuda_requirements(
 
 
 def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], CudaPackage | None]:
-    """Return a function that returns the NVIDIA package of a library, or None if it has none."""
+    """Return a function that returns the NVIDIA package of a library, if there is one."""
     packages = {
         file.as_posix(): f"{name}=={distribution.version}"
         for distribution in importlib.metadata.distributions(path=[str(site)])
@@ -222,7 +221,7 @@ def _build_package_lookup(cuda: str, site: Path) -> Callable[[LibraryNeed], Cuda
 
 
 def _add_transitive_requirements(site: Path, requires: Sequence[str]) -> tuple[str, ...]:
-    """Return `requires`, plus exact versions of the NVIDIA packages that they require in turn.
+    """Return `requires` and the exact versions of the NVIDIA packages that they require.
 
     For example, cuFFT requires nvJitLink and loads it with dlopen: no ELF header lists it.
     """

@@ -175,7 +175,7 @@ def run_backend(
     *,
     plain: bool = False,
 ) -> None:
-    """Run the build backend. `more` are extra variables; `plain` omits options for bdist_wheel."""
+    """Run the build backend. `more` are variables; `plain` omits options for bdist_wheel."""
     environment = manifests.read_manifest(job.env, Environment)
     env = environment.build_child_environment(shell.build_host_env())
     source_date = manifests.read_manifest(job.source, SourceTree).date

@@ -26,7 +26,7 @@ _CLOCK_RESOLUTION_NS = 2_000_000_000  # ns: the coarsest clock resolution of a f
 
 @dataclass(frozen=True)
 class _UntrackedCache:
-    """The untracked files `names`, with the commit and the file times for which they are valid."""
+    """The untracked files `names` for `commit`, and the times of git's files and of the folders."""
 
     commit: str
     git: list[str]
@@ -35,7 +35,7 @@ class _UntrackedCache:
 
 
 def _list_untracked_files(tree: PurePath, cache: PurePath | None) -> list[str]:
-    """Return the untracked files: from the file `cache` if it is up to date, else from git."""
+    """Return the untracked files from an up-to-date file `cache` or, without it, from git."""
     commit = read_head_commit(Path(tree)) if cache else ""
     cached = _read_cache(cache) if cache else None
     if (
@@ -72,10 +72,10 @@ def _stamp_git_files(tree: PurePath, started: int | None = None) -> list[str]:
 
 
 def _stamp_path(path: str, started: int | None = None) -> str:
-    """Return a path's modification time and inode; "-" if the path is missing.
+    """Return a path's modification time and inode, "-" if the path is missing.
 
-    Return an empty string if the path changed just before the time `started` (in ns), because it
-    may then change again without a new modification time.
+    Returns "" if the path changed just before the time `started` (in ns), because another change
+    may then get the same modification time.
     """
     try:
         status = os.stat(path)  # noqa: PTH116 - five times faster, for thousands of folders
@@ -125,7 +125,7 @@ def is_clean(folder: PurePath) -> bool:
 
 
 def capture_git_output(tree: PurePath, *args: str, what: str = "read the checkout") -> str:
-    """Return the output of a short git command in `tree`; `what` describes it in error messages."""
+    """Return the output of a short git command in `tree`. Error messages call it `what`."""
     return shell.capture_output(build_git_command(*args, what=f"{what} {tree}", at=tree))
 
 
@@ -206,7 +206,7 @@ def list_checked_out_submodules(tree: PurePath) -> Iterator[tuple[str, str]]:
 
 
 def hash_local_edits(tree: PurePath, *, untracked: bool = True) -> str:
-    """Return a digest of changed and, if `untracked` is True, of untracked files; "" if clean."""
+    """Return a digest of the changed and, if wanted, the untracked files; "" if clean."""
     _, changed = _read_tracked_status(tree)
     return _hash_lines([*changed, *(_hash_untracked_files(tree) if untracked else ())])
 
@@ -251,8 +251,8 @@ def fingerprint_file(path: Path) -> str:
 def list_unignored_files(tree: PurePath, scratch: PurePath) -> tuple[str, ...]:
     """Return the files of a tree that is not a checkout, filtered by its .gitignore files.
 
-    git needs a repository for this: `scratch` is an empty one, which is created if it is missing.
-    Of a repository inside the tree, only the folder is returned, with a slash at the end.
+    git needs an empty repository for this, `scratch`, which is created if it is missing. A
+    repository in the tree is returned as one folder with a slash at the end.
     """
     if not Path(scratch).exists():
         argv = ("init", "--quiet", "--bare", "--", str(scratch))

@@ -123,8 +123,8 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
 ) -> None:
     """Check out `ref` (a tag, branch or commit) of the repository `url` in the folder `dest`.
 
-    Raises `FetchError` if the host does not answer or has no such ref. Raises `LostEditsError` if
-    the user's edits would be lost, and then leaves the checkout unchanged.
+    Raises `FetchError` if the host does not answer or has no such ref. If the user's edits would be
+    lost, raises `LostEditsError` and leaves the checkout unchanged.
     """
     if is_at_ref(dest, url, ref, submodules):
         return
@@ -140,10 +140,10 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
 
 
 def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool) -> None:
-    """Check out `commit` instead of the current commit `head`, which is "" if there is none.
+    """Check out `commit` in place of the current commit `head` ("" if there is none).
 
-    Raises `LostEditsError` if there are uncommitted edits. If the last checkout was `interrupted`,
-    its files look edited; they are saved in a ref and overwritten.
+    Raises `LostEditsError` if there are uncommitted edits. After an `interrupted` checkout, files
+    only look edited; they are saved in a ref and overwritten.
     """
     if head:
         clone.run_git("update-ref", f"refs/torchyard/left/{head}", head, what="keep the commit")
@@ -196,8 +196,8 @@ _EXCLUDED_FILES = ("index", "logs", "hooks", "*.lock", "FETCH_HEAD", "ORIG_HEAD"
 def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -> str:
     """Create the repository `dest` from a finished local clone of `url`, without a checkout.
 
-    Copy the objects, also those of submodules, from the first finished clone of `url` in `others`.
-    Return the path of that clone; "" if there is none, if `dest` exists or if the copy fails.
+    The objects, also those of submodules, are copied from the first finished clone in `others`.
+    Returns the path of that clone, "" if `dest` exists or the copy fails.
     """
     folder = Path(dest)
     clones = (tree for tree in map(Path, others) if (tree / ".git").is_dir())
@@ -285,7 +285,7 @@ def is_reachable(url: str, timeout: float = 1.0) -> bool:
 
 
 def resolve_host_port(url: str) -> tuple[str, int]:
-    """Return the host and port of a git URL, or of its proxy if one is set; ("", 0) if invalid."""
+    """Return the host and port of a git URL or of its proxy, ("", 0) if the URL is invalid."""
     if "://" not in url:
         address = _SCP_ADDRESS.match(url)
         return (address["host"], 22) if address else ("", 0)
@@ -339,7 +339,7 @@ def update_submodules(
     mirrors: Mapping[str, str] | None = None,
     log: PurePath | None = None,
 ) -> None:
-    """Check out the submodules in `paths` (all if empty) recursively; keep the user's changes."""
+    """Check out the submodules `paths` (default: all) recursively. Keep the user's changes."""
     if not (Path(tree) / ".gitmodules").exists():
         return
     requested = tuple(paths) or tuple(

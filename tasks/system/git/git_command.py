@@ -38,9 +38,9 @@ def build_git_command(
 ) -> Command:
     """Return a git command with the arguments `args`, to run in the folder `at`.
 
-    `what` describes the command in messages. `mirrors` maps each URL prefix to its replacement. git
-    does not search parent folders for a repository and does not ask for a password. If `local` is
-    True, the repository was cloned from a local path, as its submodules may be, too.
+    `what` describes the command in messages. `mirrors` maps URL prefixes to replacements. git does
+    not search parent folders for a repository and does not ask for a password. If `local` is True,
+    submodules may be cloned from local paths.
     """
     options = [*_GIT_OPTIONS]
     rewrites = sorted(mirrors.items()) if mirrors else []
@@ -67,7 +67,7 @@ def is_local_url(url: str) -> bool:
 
 
 def retry_git_action(url: str, action: Callable[[], None]) -> None:
-    """Run an action up to three times; raise `FetchError` if the last failure is temporary too."""
+    """Run an action up to three times. Raise `FetchError` if all failures are temporary."""
 
     def find_retry_reason(error: Exception) -> str:
         if not isinstance(error, errors.CommandFailedError) or _PERMANENT_FAILURE.search(
@@ -119,6 +119,6 @@ def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
 def build_lost_edits_error(
     tree: PurePath, message: str, stash: str = "stash"
 ) -> errors.LostEditsError:
-    """Return the error for a step that would lose edits; `stash` is the git command in its hint."""
+    """Return the error for a step that would lose edits. The hint has the git command `stash`."""
     hint = f"commit your changes, or run git -C {tree} {stash}; then run the same command again"
     return errors.LostEditsError(message, location=str(tree), hint=hint)

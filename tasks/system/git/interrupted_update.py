@@ -29,8 +29,8 @@ class UpdateNote:
     """The record of an unfinished submodule update. Each submodule is named by its path.
 
     `paths` are the requested submodules. Before the update, `fresh` were not cloned, `clean` had no
-    local changes, and `heads` has branch and commit of those that existed. `began` and `ended` are
-    seconds since 1970. `ended` is the time of a failure, None while git runs or if git was killed.
+    local changes, and `heads` has branch and commit of the cloned ones. `began` and `ended` are
+    seconds since 1970. `ended` is the time of a failure, `None` if git still runs or was killed.
     """
 
     paths: Sequence[str] = ()
@@ -74,7 +74,7 @@ def find_submodule_repositories(tree: Path) -> dict[str, Path]:
 
 
 def is_complete_checkout(inner: Path) -> bool:
-    """Return True if `inner` has a commit and an index; a checkout writes the index at its end."""
+    """Return True if `inner` has a commit and an index (the last file of a checkout)."""
     if not checkout_state.is_checkout(inner):
         return False
     try:
@@ -87,7 +87,7 @@ def is_complete_checkout(inner: Path) -> bool:
 
 
 def read_submodule_head(inner: Path) -> str:
-    """Return a submodule's HEAD (the branch, if any) and commit; "" if git cannot read them."""
+    """Return a submodule's HEAD (the branch, if any) and commit, "" if git cannot read them."""
     try:
         head = (checkout_state.find_git_folder(inner) / "HEAD").read_text(encoding="utf-8").strip()
         return f"{head} {checkout_state.capture_git_output(inner, 'rev-parse', 'HEAD').strip()}"
@@ -108,8 +108,8 @@ def find_user_changed_submodules(
 ) -> Iterator[str]:
     """Yield the submodules, also nested ones, whose commit the user changed after the interruption.
 
-    Such a submodule differs from the recorded commit, and torchyard's git did not cause this. The
-    paths are relative to `top`. `tree` is the repository to search, `above` its path and "/".
+    Changes by torchyard's git are left out. The paths are relative to `top`. `tree` is the
+    repository to search, `above` its path and "/".
     """
     tree = tree or top
     for flag, path, _ in checkout_state.list_submodule_status(tree):
@@ -219,7 +219,7 @@ def _read_recorded_commit(tree: Path, inner: Path) -> str:
 
 
 def _remove_blocking_files(tree: Path, inner: Path) -> None:
-    """Remove untracked files that block a checkout, if they are empty or equal to its files."""
+    """Remove untracked files that block a checkout and are empty or equal to its files."""
     try:
         commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")
@@ -245,7 +245,7 @@ def _has_file_content(path: Path) -> bool:
 
 
 def remove_stale_locks(tree: PurePath, note: UpdateNote) -> None:
-    """Remove lock files that a killed git of torchyard left; warn if another git may own them."""
+    """Remove lock files of a killed git of torchyard. Warn if another git may own them."""
     folder, until, locks = find_note_path(tree).parent, find_last_write_time(tree, note), []
     for lock in folder.rglob("*.lock"):
         if "worktrees" in lock.relative_to(folder).parts:
@@ -284,7 +284,7 @@ def _is_git_running(tree: Path) -> bool:
 
 @contextmanager
 def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterator[None]:
-    """Repair an earlier interrupted update; store an `UpdateNote` on disk while the block runs."""
+    """Repair an earlier interrupted update. Keep an `UpdateNote` on disk during the block."""
     repair_interrupted_update(tree)
     top, note_path = Path(tree), find_note_path(tree)
     present = tuple(_list_present_submodules(top, paths))
@@ -341,7 +341,7 @@ def repair_interrupted_update(tree: PurePath) -> None:
 
 
 def _list_present_submodules(tree: Path, paths: Sequence[str]) -> Iterator[str]:
-    """Yield those of the submodules `paths` that are checked out, with their nested submodules."""
+    """Yield the submodules in `paths` that are checked out, with their nested submodules."""
     for path in paths:
         inner = tree / path
         if checkout_state.is_checkout(inner):
@@ -364,7 +364,7 @@ def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
 
 
 def _clear_folder(place: Path, until: float, *, last: str) -> None:
-    """Remove a folder, and `last` in it at the end; if it changed after `until`, only rename it."""
+    """Remove a folder (the entry `last` at the end); only rename it if changed after `until`."""
     if not place.is_dir() or not files.has_content(place):
         return
     if all(path.lstat().st_mtime <= until for path in place.rglob("*")):

@@ -166,7 +166,7 @@ _BACKUP_LIST, _BACKUP_FILES = "files.txt", "files"
 
 @contextmanager
 def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
-    """Back up a patch's files in `folder` during the block; restore them if the patch fails."""
+    """Back up a patch's files in `folder` during the block. Restore them if the patch fails."""
     restore_patched_files(tree, folder)
     existing = {name: _is_file(Path(tree) / name) for name in list_patched_files(tree, patch)}
     for name in (name for name, exists in existing.items() if exists):
@@ -201,7 +201,7 @@ def restore_patched_files(tree: PurePath, folder: Path) -> None:
 
 
 def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
-    """Return the files that a patch changes; for a renamed file, the old and the new name."""
+    """Return the files that a patch changes, with the old and the new name of renamed files."""
     names: set[str] = set()
     for direction in ((), ("--reverse",)):
         argv = ("--numstat", *direction, "--", str(patch))
@@ -220,7 +220,7 @@ def list_patched_files(tree: PurePath, patch: Path) -> list[str]:
 
 
 def _read_backup_list(folder: Path) -> Mapping[str, bool]:
-    """Return for each file name whether the file existed before the patch; {} without a backup."""
+    """Return for each file name in a backup whether the file existed before the patch."""
     path = folder / _BACKUP_LIST
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if text.startswith("{"):
@@ -303,7 +303,7 @@ def apply_patch(
     log: PurePath | None = None,
     keep: Path | None = None,
 ) -> None:
-    """Apply a patch, or revert it if `reverse` is True; a failure leaves the tree unchanged.
+    """Apply or revert a patch. A failure leaves the tree unchanged.
 
     If `keep` is set, this folder holds a backup during the patch. After a SIGKILL,
     `restore_patched_files` restores the tree from the backup.

@@ -29,7 +29,7 @@ class MemoryReading:
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """A control group: its folder, which may contain a limit, and its cgroup version (1 or 2)."""
+    """A control group (cgroup) of the given version. Its folder may contain a limit."""
 
     folder: Path
     version: int
@@ -143,8 +143,8 @@ def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
 def _list_parent_groups(mount: _CgroupMount, path: PurePosixPath) -> Iterator[ControlGroup]:
     """Yield the group at `path` and all groups above it within the mount.
 
-    In a container, `path` may not exist within the mount, because only one of them is the path
-    on the host. The only group is then the top folder of the mount.
+    In a container, `path` can be a path on the host that is not in the mount. The only group is
+    then the top folder of the mount.
     """
     folder = mount.point
     if path.is_relative_to(mount.root):
@@ -166,8 +166,8 @@ def count_usable_cores() -> int:
 def compute_safe_jobs(compiler_mib: int = 0, most: int = 0) -> int:
     """Return how many compilers the cores and the available memory allow, at least one.
 
-    `compiler_mib` is the memory of a compiler, if it is known to be more than usual. If `most` is
-    not 0, it is used instead of the number of cores.
+    `compiler_mib` is the memory of one compiler, if more than usual. `most` (unless 0) replaces the
+    number of cores.
     """
     available = measure_memory(find_control_groups()).available_mib
     by_memory = available // max(CUDA_COMPILER_MIB, compiler_mib)

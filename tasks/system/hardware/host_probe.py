@@ -35,7 +35,7 @@ class HostPin:
 
 
 def read_host(query: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
-    """Return the host facts from the file `pin`; probe again if there are none for this `query`.
+    """Return the host facts from the file `pin`. Without facts for this `query`, probe again.
 
     If an upgrade has removed the interpreter, only the interpreter is probed again. If `run` is
     False, no program is started, and versions are known only if they can be read from files.
@@ -116,7 +116,7 @@ def read_nvcc_version(home: Path) -> str:
 
 
 def read_toolkit_version(home: Path) -> str:
-    """Return the version of nvcc from version.json or else from cuda.h; "" if nvcc is missing."""
+    """Return the version of nvcc from version.json or cuda.h, "" if nvcc is missing."""
     if not Path(toolchain.build_nvcc_path(str(home))).exists():
         return ""
     try:

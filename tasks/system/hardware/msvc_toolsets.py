@@ -50,7 +50,7 @@ class VisualStudioInstallation:
 
 @dataclass(frozen=True)
 class ChosenToolset:
-    """The chosen compiler `cl` and its installation; `why` explains an unusual choice, else ""."""
+    """The chosen compiler `cl` and its installation. `why` explains an unusual choice."""
 
     cl: Program
     installation: VisualStudioInstallation
@@ -128,7 +128,7 @@ class _ToolsetCandidate:
 
 
 def _find_prompt_toolsets(known: tuple[VisualStudioInstallation, ...]) -> list[_ToolsetCandidate]:
-    """Return the toolsets of the developer prompt, its active one first; [] without a prompt."""
+    """Return the toolsets of the developer prompt, if there is one; the active toolset is first."""
     folder, version = os.environ.get("VSINSTALLDIR", ""), os.environ.get("VSCMD_VER", "")
     if not folder:
         return []
@@ -209,8 +209,8 @@ _MODIFY_HINT = (
 def capture_msvc_environment(toolset: ChosenToolset) -> MsvcEnvironment:
     """Return the variables that vcvarsall sets for x64 and this toolset.
 
-    Raises `MissingToolError` with the output of vcvarsall if the compiler or the Windows SDK is
-    missing from the environment, because vcvarsall exits with 0 even then.
+    If the compiler or the Windows SDK is missing, raises `MissingToolError` with the output of
+    vcvarsall, which exits with 0 even then.
     """
     call = f"call .\\vcvarsall.bat x64 -vcvars_ver={toolset.cl.version}"
     line = f"set&echo {OUTPUT_SEPARATOR}&{call} >nul 2>nul&set"

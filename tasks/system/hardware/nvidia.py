@@ -1,4 +1,4 @@
-"""Query the NVIDIA driver with NVML or nvidia-smi; if the driver does not answer, report why."""
+"""Query the NVIDIA driver with NVML or nvidia-smi. Report why a driver does not answer."""
 
 import contextlib
 import ctypes
@@ -53,7 +53,7 @@ def _query_nvml(nvml: Any) -> NvidiaDriver:
 
 
 def _read_gpu(nvml: Any, index: int) -> Gpu | None:
-    """Return a GPU, with 0 MiB if it shares system memory; None if the GPU does not answer."""
+    """Return a GPU, `None` if it does not answer. Shared system memory counts as 0 MiB."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         name = _decode_text(nvml.nvmlDeviceGetName(handle))

@@ -21,7 +21,7 @@ _IDENTIFIED_TOOLS = ("toolchain.cc", "toolchain.cxx", "toolchain.nvcc", "toolcha
 
 
 def resolve_tool_identity(name: str, value: str) -> str:
-    """For a tool (`toolchain.cxx`), return version and real path; for other settings, `value`."""
+    """For a tool (`toolchain.cxx`), return version and real path. Otherwise, return `value`."""
     if name == "toolchain.tree":
         return os.path.realpath(value)
     if name not in _IDENTIFIED_TOOLS:
@@ -60,7 +60,7 @@ def _read_version_lines(program: str) -> str:
 
 @dataclass(frozen=True)
 class CompilerPair:
-    """A C and a C++ compiler. `why` explains an unusual choice; `msvc` is set only on Windows."""
+    """A C and a C++ compiler. `why` explains an unusual choice. `msvc` is set only on Windows."""
 
     cc: Program
     cxx: Program
@@ -74,8 +74,8 @@ def choose_compilers(
 ) -> CompilerPair:
     """Return a C and a C++ compiler that `limits` allows.
 
-    If CXX is requested, only the pair `requested` (CC, CXX) is tried. If not, gcc, cc, gcc-N, clang
-    and clang-N are tried, from the newest N on. Raises `MissingToolError` with an install command.
+    If CXX is requested, only the pair `requested` (CC, CXX) is tried. Otherwise gcc, cc, gcc-N,
+    clang and clang-N are tried, highest N first. Raises `MissingToolError` with an install command.
     """
     if sys.platform == "win32":
         selection = msvc_toolsets.choose_toolset(limits)

@@ -30,7 +30,7 @@ class ArchiveMember:
 
 
 def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str:
-    """Return why unpacking a member is unsafe, else ""; `links` are paths of symbolic links."""
+    """Return why unpacking a member is unsafe. `links` are the paths of symbolic links."""
     if member.kind == "device":
         return "is a device"
     path = _resolve_inside(member.name)
@@ -48,7 +48,7 @@ def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str
 def _resolve_inside(
     name: str, start: PurePosixPath = _ARCHIVE_TOP, links: Collection[str | None] = ()
 ) -> str | None:
-    """Return the normalized path of `name` in `start`; None if it leads outside or into a link."""
+    """Return the normalized path of `name` in `start`, `None` for paths outside or in a link."""
     if PureWindowsPath(name).anchor or PurePosixPath(name).is_absolute():
         return None
     parts = [part.casefold() for part in start.parts]
@@ -120,7 +120,7 @@ def _list_members(source: Path, *, is_zip: bool) -> Iterator[ArchiveMember]:
 
 
 def _unpack(source: Path, dest: Path, *, is_zip: bool) -> None:
-    """Unpack an archive; also set the modes and links of a zip, which Python's zipfile ignores."""
+    """Unpack an archive. For a zip, set modes and links, which Python's zipfile ignores."""
     if not is_zip:
         with tarfile.open(source) as tar:
             tar.extraction_filter = getattr(tarfile, "data_filter", None)  # from 3.11.4 on

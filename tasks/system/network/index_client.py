@@ -51,10 +51,10 @@ class _Logins(dict[str, tuple[str, str]]):
         return fits and self.setdefault(host.lower(), login) == login
 
     def strip_logins(self, text: str, *, for_uv: bool) -> str:
-        """Collect the logins in the URLs of `text`; return `text` without the logins.
+        """Move the logins in the URLs of `text` to this object. Return the new text.
 
-        For uv, keep the user name, because without it the first request is anonymous. For pip,
-        remove it, because older versions find no login for a URL that has a user name.
+        For uv, the user name stays in the text, because without it the first request is anonymous.
+        pip gets no user name, because older versions find no login for a URL with a user name.
         """
 
         def strip_url(url: re.Match[str]) -> str:
@@ -78,11 +78,10 @@ class _Logins(dict[str, tuple[str, str]]):
 
 @contextlib.contextmanager
 def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[PreparedCommand]:
-    """Yield the command and its environment without passwords.
+    """Yield the command without passwords, and an environment that gives uv and pip the passwords.
 
-    uv and pip find the passwords in a netrc file that only this user can read and that is removed
-    after the block. A login that a netrc file cannot hold, such as a token without a user name, is
-    passed in a variable.
+    The environment names a netrc file that only this user can read. The file is removed after the
+    block. A login that netrc cannot express, such as a token without user name, is in a variable.
     """
     logins = _Logins()
     words, secret_variables = _move_secrets(argv, env, logins)
@@ -110,7 +109,7 @@ def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Prep
 
 
 def _move_secrets(argv: Sequence[str], env: Mapping[str, str], logins: _Logins) -> PreparedCommand:
-    """Return the arguments without passwords, and variables for the options that contained some."""
+    """Move passwords from `argv` to `logins` or, if netrc cannot hold them, to variables."""
     words: list[str] = []
     variables: dict[str, str] = {}
     for_uv = PurePath(argv[0]).stem == "uv"
@@ -220,7 +219,7 @@ _FAILED_HOST = re.compile(
 def explain_client_failure(
     error: errors.CommandFailedError,
 ) -> errors.CommandFailedError | errors.FetchError | errors.BadArtifactError:
-    """Return a more specific error for a known failure of uv or pip; for others, return `error`."""
+    """Return a more specific error for a known failure of uv or pip, otherwise `error`."""
     text, where = _read_failure_text(error), error.location
     if mismatch := _HASH_MISMATCH.search(text):
         return _build_hash_error(mismatch, where, is_locked="--require-hashes" in text)
@@ -305,7 +304,7 @@ def run_index_client(
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run uv or pip; after a failure that a retry may solve, run it once more."""
+    """Run uv or pip. Run it once more after a failure that a retry may solve."""
     env = shell.build_installer_env() if env is None else env
     client_env = add_client_defaults(env, find_pip_file_defaults())
     is_retry = False
@@ -343,7 +342,7 @@ def add_client_defaults(env: Mapping[str, str], configured: Collection[str] = ()
 
 
 def format_retry_message(line: str, what: str) -> str:
-    """Return the message for a line in which uv or pip reports a retry; "" for other lines."""
+    """Return the message for a line in which uv or pip reports a retry, "" for other lines."""
     problem = "the connection broke or stalled"
     if match := _UV_RETRY.search(line):
         name = PurePosixPath(unquote(urlsplit(match["url"]).path)).name

@@ -21,7 +21,7 @@ def retry_action(
     find_reason: Callable[[Exception], str],
     pauses: tuple[float, ...] | None = None,
 ) -> _T:
-    """Run an action; after a failure, run it again while `find_reason` returns a reason to retry.
+    """Run an action. Run it again after failures for which `find_reason` returns a reason.
 
     Each of `pauses` (seconds) allows one retry; then the last exception is raised. A pause is
     randomly up to 50 % longer, so that many machines do not all retry at the same moment.

@@ -25,12 +25,12 @@ _PIP_FILE, _OLD_PIP_FOLDER = ("pip.ini", "pip") if sys.platform == "win32" else 
 
 
 def find_pip_index() -> str:
-    """Return pip's index URL from PIP_INDEX_URL, else from pip's files; "" if not set."""
+    """Return pip's index URL from PIP_INDEX_URL or pip's files, "" if not set."""
     return _read_first_variable(PIP_INDEX_VARIABLES) or read_pip_file_setting("index-url")
 
 
 def find_uv_index() -> str:
-    """Return uv's index URL from uv's variables, else from uv's files; "" if not set."""
+    """Return uv's index URL from uv's variables or uv's files, "" if not set."""
     file_indexes = filter(None, map(_read_uv_default_index, list_uv_files()))
     return _read_first_variable(UV_INDEX_VARIABLES) or next(file_indexes, "")
 
@@ -70,7 +70,7 @@ def _read_pip_file(path: Path) -> dict[str, str]:
 
 
 def _read_uv_default_index(path: Path) -> str:
-    """Return the URL of the default [[index]], else `index-url` of [pip], else `index-url`."""
+    """Return the first URL found: default [[index]], `index-url` of [pip], `index-url`."""
     settings = _read_uv_settings(path)
     tables = (table for table in _list_index_tables(settings) if table.get("default") is True)
     pip_index = _select_table(settings, "pip").get("index-url")
@@ -154,7 +154,7 @@ _MIRRORS_VARIABLE = "_TORCHYARD_MIRRORS"
 
 
 def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
-    """Let uv and pip use these mirrors from now on; keep a default index that the user has set."""
+    """Let uv and pip use these mirrors from now on. A default index of the user is kept."""
     os.environ[_MIRRORS_VARIABLE] = json.dumps(dict(mirrors))
     index = apply_index_mirror(DEFAULT_INDEX, mirrors)
     if index != DEFAULT_INDEX and not find_uv_index():
@@ -164,7 +164,7 @@ def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
 
 
 def build_extra_index_options(index: str) -> tuple[str, ...]:
-    """Return options that add an index, a URL or a folder; () if it is "" or in offline mode."""
+    """Return options that add an index (a URL or a folder), except in offline mode."""
     if not index or network_access.is_offline():
         return ()
     place = apply_index_mirror(index, json.loads(os.environ.get(_MIRRORS_VARIABLE, "{}")))
@@ -172,7 +172,7 @@ def build_extra_index_options(index: str) -> tuple[str, ...]:
 
 
 def build_only_index_options(index: str) -> tuple[str, ...]:
-    """Return the options to use only this index; () if it is "", which means the default index."""
+    """Return the options to use only this index: none for "", the default index."""
     options = build_extra_index_options(index)
     if "--find-links" in options:
         return ("--no-index", *options)

@@ -11,7 +11,7 @@ UNUSABLE_HINT = "check that nvidia-smi works and that the driver supports this C
 
 
 def find_no_gpu_reason(given):
-    """Return why there is no GPU; an empty string if there is one, even if torch cannot use it."""
+    """Return why there is no GPU, "" if there is one (even one that torch cannot use)."""
     import torch
 
     if torch.version.cuda is None:
@@ -24,7 +24,7 @@ def find_no_gpu_reason(given):
 
 
 def select_device(given, allow_cpu=False):
-    """Return torch's GPU device, or with `allow_cpu` the CPU device for a torch without CUDA."""
+    """Return torch's GPU device. With `allow_cpu`, a torch without CUDA gets the CPU device."""
     import torch
 
     if allow_cpu and torch.version.cuda is None:
