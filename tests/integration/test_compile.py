@@ -233,7 +233,7 @@ def test_a_folder_that_a_person_configured_is_used_and_never_wiped(
     _, made = compiled(yard.job(env={"CXX": shutil.which("c++")}))
     assert made == ["add.cpp", "core.cpp", "text.cpp"]
     kept = cache_of(yard).read_bytes()
-    with pytest.raises(TorchyardError, match="did not create this build folder") as caught:
+    with pytest.raises(TorchyardError, match="torchyard did not create this one") as caught:
         run.run(yard.job(env={"CXX": str(another_compiler(tmp_path))}))
     assert "the C++ compiler" in str(caught.value)
     assert f"shutil.rmtree(r'{yard.tree / 'build'}')" in caught.value.hint
