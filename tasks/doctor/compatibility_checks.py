@@ -149,7 +149,11 @@ def _check_driver(
     if not nvidia.driver:
         unknown = report_unchecked("driver", "the driver does not report its version")
         is_installed = nvidia.trouble or nvidia.gpus
-        return unknown if is_installed else report_ok("driver", "no driver is installed")
+        return (
+            unknown
+            if is_installed
+            else report_ok("driver", "no driver is installed; a build needs none")
+        )
     message = nvidia.driver + (f", for CUDA up to {nvidia.cuda}" if nvidia.cuda else "")
     if profile is None or not (cuda := profile.choice.cuda):
         return report_ok("driver", message)
@@ -210,7 +214,7 @@ def _check_torch_bounds(s: HostFacts, torch: BuildTorch, profile: Profile) -> Ch
         return _check_minimum_version(torch, compiler, msvc_version, torch.says.least_msvc)
     if s.host.system == "linux":
         return _check_linux_compiler(s, torch, format_major_minor(cuda), s.cxx, profile)
-    return report_ok("torch-checks", f"{name} does not check the compiler on this system")
+    return report_ok("torch-checks", f"{name} accepts every version of the compiler on this system")
 
 
 def _check_linux_compiler(

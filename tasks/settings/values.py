@@ -77,7 +77,9 @@ def check_git_url(text: str) -> str:
 def reject_torch(text: str) -> str:
     """Reject torch in a package list, because everything must use the torch of the profile."""
     if re.split(r"[^\w.-]", text)[0].lower() == "torch":
-        raise ValueError("the profile installs torch itself: remove torch, set torch.version")
+        raise ValueError(
+            "torchyard installs torch itself: remove torch from this list, and set torch.version"
+        )
     return text
 
 

@@ -76,7 +76,9 @@ def parse_project_page(text: str) -> tuple[IndexFile, ...]:
             for entry in json.loads(text)["files"]
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"torchyard did not write this index page: {error!r}") from error
+        raise ValueError(
+            f"another program than torchyard wrote this index page: {error!r}"
+        ) from error
 
 
 def _format_json_page(page: Mapping[str, Any]) -> str:

@@ -60,7 +60,7 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
         hint = "choose another folder: doit report --out FOLDER"
         raise TorchyardError(message, location=str(folder), hint=hint) from error
     comparison_note = f", compared with {other.name}" if other else ""
-    print_report(f"{title}: run {anonymized.name}{comparison_note}")
+    print_report(f"{title} of the run {anonymized.name}{comparison_note}")
     for name in texts:
         print_report(f"  {folder / name}")
 

@@ -64,4 +64,6 @@ def _show_replaced(backup: Path) -> None:
         for line in install_journal_io.describe_rollback(record):
             print_report(f"  {line}")
     if change:
-        print_report(f"in {change.exchange.prefix}: --yes undoes an interrupted installation")
+        print_report(
+            f"in {change.exchange.prefix}: an installation was interrupted; --yes undoes it"
+        )

@@ -179,7 +179,9 @@ def _install_runtime_requirements(
         installer.install_locked(job.locked)
     names = ", ".join(missing := _find_missing(requirements, deps, None))
     if missing and deps.overlay is not None:
-        print_warning(f"{job.name} requires {names}: install this in {deps.python} with pip")
+        print_warning(
+            f"{job.name} requires packages that {deps.python} lacks; install them: {names}"
+        )
     elif missing:
         show_progress(f"installing {names}")
         # keep the versions of torch, the toolkit, and the packages that other running builds use
@@ -235,7 +237,7 @@ def _require_import(job: ExtensionJob, deps: DepsManifest, unpacked: Path) -> No
         print_line(f"{job.name} was not imported, because that needs a GPU: {result.problem}")
     elif result.error:
         raise BadArtifactError(
-            f"{job.name} was built, but does not import: {result.problem}",
+            f"{job.name} was built, but cannot be imported: {result.problem}",
             location=result.error.location,
-            hint="see the traceback in this log; the previous installation is unchanged",
+            hint="see the traceback in that log; the previous installation is unchanged",
         )

@@ -323,7 +323,7 @@ def restore_backup(stamp: Path, subfolder: str, record: InstallRecord) -> None:
             (prefix / name).chmod(record.folders[name])
     if displaced:
         subject = "1 file was" if len(displaced) == 1 else f"{len(displaced)} files were"
-        print_warning(f"{subject} changed in {prefix} after the install and moved to {aside}")
+        print_warning(f"{subject} changed in {prefix} after the install: moved to {aside}")
 
 
 def _find_foreign_files(record: InstallRecord, store: Path) -> list[str]:

@@ -54,7 +54,9 @@ def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
     """Return the wheels to install, torch first. Raises `BadArtifactError` if one is missing."""
     torch = manifests.read_manifest(job.wheel, Wheel)
     if torch.artifact is None:
-        raise BadArtifactError("this profile has no wheel of torch", location=str(job.wheel))
+        raise BadArtifactError(
+            "no wheel of torch was built or downloaded for this profile", location=str(job.wheel)
+        )
     wheels = [_find_wheel(job, torch.artifact, "wheel")]
     for name, manifest in job.extensions.items():
         if job.partial and not Path(manifest).is_file():

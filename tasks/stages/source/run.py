@@ -149,7 +149,7 @@ def _update_stale_submodules(job: SourceJob) -> None:
     if not job.submodules or not checkout_state.is_checkout(job.tree):
         return
     if stale := clones.list_stale_submodules(job.tree, _read_snapshot(job.tree, job.state).commit):
-        print_line(f"updating submodules to the commits of the tree: {', '.join(stale)}")
+        print_line(f"updating submodules to the commits that PyTorch requires: {', '.join(stale)}")
         manifests.remove_manifests(job.manifest)
         clones.update_submodules(job.tree, stale, mirrors=job.mirrors, log=job.log)
 

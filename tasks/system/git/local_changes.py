@@ -196,7 +196,9 @@ def restore_patched_files(tree: PurePath, folder: Path) -> None:
     elif existing:
         print_line(f"applying a patch in {tree} was interrupted; the patched files were restored")
     if aside.exists():
-        print_warning(f"some of these files had other edits; their previous content is in {aside}")
+        print_warning(
+            f"some of these files also had edits of yours: the edited files are in {aside}"
+        )
     _remove_backup(folder)
 
 
