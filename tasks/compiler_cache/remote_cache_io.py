@@ -79,9 +79,9 @@ def _split_remote_variables(
 
 
 def disable_failing_cache(cache: CompilerCache, url: str, counts: CacheCounts) -> None:
-    """Disable the remote cache for the rest of the run if it failed in a build, with a warning.
+    """Warn and disable the remote cache for the rest of the run if it failed in a build.
 
-    `url` is the cache in the settings.
+    `url` is the URL of the remote cache in the settings. `counts` show whether the cache failed.
     """
     with _CHECK_LOCK:
         used = (name for name in (_USER_CACHE, url) if _usable_by_url.get((cache.path, name)))
@@ -125,7 +125,7 @@ def _read_ccache_features(cache: CompilerCache) -> str:
 
 
 def _probe_server(url: str) -> str:
-    """Return why the server in `url` cannot be used, or "" if it answers. No bucket is checked."""
+    """Return why the server in `url` cannot be used, or "" if it answers."""
     address = cache_urls.parse_cache_address(url)
     if address is None:
         return ""

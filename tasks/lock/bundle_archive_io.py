@@ -104,7 +104,7 @@ def _read_manifest(place: Path) -> bytes:
 
 
 def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
-    """Return the plan with jobs that fetch from the bundle in `folder`. No fingerprint changes."""
+    """Return the plan with jobs that fetch from the bundle in `folder`. No stage becomes stale."""
     paths = {**bundle.repositories, **bundle.archives}
     mirrors = {url: str(folder / path) for url, path in paths.items()}
     stages = []
@@ -119,7 +119,7 @@ def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
 
 
 def resolve_bundle_folder(place: Path, build: PurePath) -> Path:
-    """Return the folder for the files of a bundle. For a tar, this is a folder in `build`."""
+    """Return the folder for the files of a bundle: `place`, or a folder in `build` for a tar."""
     return place if place.is_dir() else Path(build) / "offline"
 
 
@@ -172,9 +172,10 @@ def _require_listed(place: Path, bundle: Bundle, folder: Path) -> None:
 
 
 def _collect_wheels(paths: Mapping[str, Path], dest: Path) -> dict[str, Path]:
-    """Link or copy wheels and sdists into `dest`, and return the copies by path in the bundle.
+    """Link or copy the wheels and sdists in `paths` into `dest`, and return their new paths.
 
-    Other files in `dest` are removed, since pip and uv install whatever they find in a folder.
+    The keys of both mappings are paths in the bundle. Other files in `dest` are removed, since pip
+    and uv install whatever they find in a folder.
     """
     names = {n: PurePosixPath(n) for n in paths}
     folder = PurePosixPath(WHEELS_FOLDER)
@@ -201,9 +202,9 @@ def _format_file_stamp(path: Path) -> str:
 def _verify_files(
     bundle: Bundle, folder: Path, paths: Mapping[str, Path], before: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Verify the sha256 of the bundled files, and yield the items of `VerifiedFiles.stamps`.
+    """Verify the sha256 of the bundled files; yield the keys and values of `VerifiedFiles.stamps`.
 
-    A file with the same item as in `before`, an earlier run, is not read again.
+    `before` are the stamps of an earlier run. A file with an unchanged stamp is not read again.
     """
     for name, bundled_file in bundle.files.items():
         path = paths[name]
@@ -310,7 +311,7 @@ class PackageCollector:
         index_client.run_index_client(command, "fetch the packages", self.log)
 
     def remove_unlisted(self, digests: set[str]) -> None:
-        """Remove the files of earlier attempts, whose sha256 is not in `digests`."""
+        """Remove each file in `folder` whose sha256 is not in `digests`."""
         for path in self.folder.iterdir():
             if files.read_artifact(path).sha256 not in digests:
                 path.unlink()

@@ -1,4 +1,4 @@
-"""Create a section of torchyard.lock from a finished build, with package digests of the index."""
+"""Create a section of torchyard.lock from a finished build, with digests from the package index."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -26,10 +26,10 @@ _BUILD_HINT = "run: doit build, then the same command again"
 
 
 class FinishedBuild:
-    """A profile with a finished build. Raises `TorchyardError` if the build is not up to date.
+    """A finished build of a profile. Raises `TorchyardError` at creation if it is not up to date.
 
-    `extensions` are the jobs of the built extensions. `left_out` maps the optional extensions that
-    were not built to the reasons.
+    `extensions` are the jobs of the built extensions. `left_out` has the reason for each
+    optional extension that was not built.
     """
 
     def __init__(self, profile: Opened) -> None:

@@ -1,6 +1,6 @@
-"""Parse, write and compare the sections of torchyard.lock, one for each profile, and pin plans.
+"""Parse, write and compare sections of torchyard.lock (one for each profile); pin plans to them.
 
-Pins are part of the jobs but not of the fingerprints, so pinning does not make a stage stale.
+A pin is a locked input in a job. Fingerprints omit the pins, so pinning makes no stage stale.
 """
 
 import re
@@ -263,9 +263,9 @@ def _parse_wheel_version(wheel: str) -> Version | None:
 
 
 def _list_pins(job: Any, section: LockSection, *, torch: bool) -> tuple[dict[str, Any], str]:
-    """Return the values to pin in the job, and the difference that prevents this, if any.
+    """Return the values to pin in the job and "", or {} and how the job differs from the lock.
 
-    `torch` is False if torch itself differs from the lock.
+    If torch itself differs from the lock, `torch` is False, and the jobs of torch are not pinned.
     """
     pins: dict[str, Any] = {}
     locked, mismatch = section.torch, ""
@@ -306,7 +306,7 @@ def _find_unmet_requirement(job: DepsJob, section: LockSection) -> str:
 
 
 def _check_source(job: SourceJob | ExtensionJob, locked: LockedInputs, what: str) -> str:
-    """Return how the job's source differs from the lock; `what` is its name in the text."""
+    """Return how the source `what` of the job differs from the lock, or "" if it does not."""
     match job.kind:
         case "git":
             return _format_mismatch(what, (locked.git, locked.ref), (job.location, job.ref))

@@ -1,4 +1,4 @@
-"""Define an opened profile, and pin its plan to torchyard.lock and a bundle."""
+"""Define a profile with its settings and plan; pin the plan to torchyard.lock and a bundle."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def activate_sources(settings: Settings, layout: Layout, pinned: PinnedPlan) -> 
 
 @dataclass(frozen=True)
 class Profile:
-    """An opened profile. `pinned_plan` is the plan pinned to a lock section and a bundle."""
+    """A profile with settings and plan. `pinned_plan` is `plan` pinned to a lock and a bundle."""
 
     loaded: LoadedSettings
     layout: Layout

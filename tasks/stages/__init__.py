@@ -1,1 +1,1 @@
-"""The stages. Each is a package: types in model.py, planning in plan.py, effects in run.py."""
+"""The stages. Each is a package: types in model.py, planning in plan.py, execution in run.py."""

@@ -32,7 +32,7 @@ class Companion:
     The strategy `wheel` fetches `requirement` from `index` ("" is the default index). `pinned` is
     True if the PyTorch tree specifies the version. The strategy `git` builds the tag or branch
     `ref` as `version` ("" is the version in its source tree). With the strategy `with torch`, torch
-    has installed the package.
+    requires the package, so that it is installed together with torch.
     """
 
     name: str

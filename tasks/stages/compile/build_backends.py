@@ -75,7 +75,7 @@ class CMakeBackend:
         return Command(argv, variables, f"compile {work.target or 'PyTorch'}")
 
     def create_wheel_step(self, work: BuildSpec) -> Command:
-        """Return the command that installs the C++ libraries into the prefix `DESTINATION`."""
+        """Return the command that makes an install prefix in `DESTINATION` instead of a wheel."""
         folder = str(self.find_build_folder(work))
         argv = (work.cmake, "--install", folder, "--prefix", DESTINATION)
         return Command(argv, {}, "install the libraries")
@@ -99,7 +99,7 @@ class SetupPyBackend(CMakeBackend):
         return (work.tree / "build" / "lib", work.tree / "torch" / "lib")
 
     def create_configure_step(self, work: BuildSpec) -> Command:
-        """Return the setup.py command, which passes the paths of Python and NumPy to CMake."""
+        """Return setup.py's configure command, which passes paths of Python and NumPy to CMake."""
         argv = (work.python, "setup.py", "build", "--cmake-only")
         variables = {"CMAKE_BUILD_TYPE": work.type, **build_job_variables(work, "MAX_JOBS")}
         return Command(argv, variables, "configure PyTorch")
@@ -113,12 +113,12 @@ class SetupPyBackend(CMakeBackend):
 class ScikitBuildBackend(CMakeBackend):
     """The scikit-build-core backend, for PyTorch 2.14 and later, with a persistent build folder.
 
-    scikit-build-core has no command that only configures. The configure step therefore makes a
+    scikit-build-core configures only while it makes a wheel. The configure step therefore makes a
     wheel without libraries, which is discarded.
     """
 
     def create_configure_step(self, work: BuildSpec) -> Command:
-        """Return the command that only configures: it builds the CMake target `help`."""
+        """Return the command that configures. Its CMake target `help` compiles nothing."""
         config, dest = ("build.targets=help", "install.components=nothing"), work.build_root
         return self._create_build_step(work, config, str(dest / "scratch"), "configure PyTorch")
 

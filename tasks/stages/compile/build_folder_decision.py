@@ -1,7 +1,8 @@
 """Decide whether changed variables and tools require that a build folder is reconfigured or wiped.
 
-The rules in config/knowledge/buildfolder.yaml map each change to an effect, and the most severe
-effect decides. The CMake cache does not show who set a value, so requested values are stored too.
+The rules in config/knowledge/buildfolder.yaml map each change to an effect on the folder: reuse,
+reconfigure or wipe. The most severe effect decides. The CMake cache does not show who set a value,
+so requested values are stored too.
 """
 
 import re
@@ -52,7 +53,7 @@ class ConfigureFingerprint:
     """The variables and tools that a build folder is configured from.
 
     `toolchain` has the version and path of each known tool, by names such as `toolchain.cxx`.
-    `held` are the values in CMakeCache.txt at that time. `pending` are the variables of an
+    `held` are the values in CMakeCache.txt after the configure. `pending` are the variables of an
     unfinished configure, if any.
     """
 
@@ -64,7 +65,7 @@ class ConfigureFingerprint:
 
 @dataclass(frozen=True)
 class FolderChange:
-    """A changed variable or tool: the old and the new value ("" if not set), and the effect."""
+    """A changed variable or tool: both values ("" if not set), and the action that it requires."""
 
     name: str
     before: str
@@ -184,7 +185,7 @@ def list_expected_entries(
     requested: ConfigureFingerprint,
     effects: tuple[Effect, ...] = ("reconfigure",),
 ) -> Iterator[tuple[FolderRule, str, str, str]]:
-    """Yield (rule, name, cache entry, value) for the requested values with one of the `effects`."""
+    """Yield (rule, name, cache entry, value) for values whose rule has one of the `effects`."""
     for name, value in sorted({**requested.toolchain, **requested.variables}.items()):
         rule = find_folder_rule(rules, name)
         if rule.effect in effects:
@@ -196,7 +197,7 @@ def build_cmake_definitions(
     requested: ConfigureFingerprint,
     effects: tuple[Effect, ...] = _EFFECT_SEVERITY,
 ) -> dict[str, str]:
-    """Return the CMake definitions of requested values with one of the `effects`, by entry."""
+    """Return the CMake cache entries to set with -D, for rules with one of the `effects`."""
     entries = list_expected_entries(rules, requested, effects)
     return {entry: format_cmake_paths(value) for rule, _, entry, value in entries if rule.defines}
 

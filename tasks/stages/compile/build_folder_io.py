@@ -152,7 +152,7 @@ def write_configure_note(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> None:
-    """Record the values and tools of a finished configure; keep tools that only `before` has."""
+    """Record the configured values and tools. A tool that `requested` lacks is as in `before`."""
     cache = read_cmake_cache(folder)
     entries = (entry for _, _, entry, _ in list_expected_entries(rules, requested))
     values = {entry: cache[entry] for entry in entries if entry in cache}

@@ -42,7 +42,7 @@ class CompileResult:
     """The manifest compile.json.
 
     `build` is the folder that CMake worked in, `products` a digest of all libraries. `wheel` is the
-    command that makes the wheel (with the backend `cmake`, an install prefix). The command runs in
+    command that makes the wheel or, for the backend `cmake`, an install prefix. The command runs in
     `tree`, with `variables` added to the environment of env.json.
     """
 

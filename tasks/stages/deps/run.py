@@ -119,7 +119,7 @@ def _require_python_headers(python: str) -> None:
 
 
 def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
-    """Return the CUDA toolkit (None without CUDA). Raises `MissingToolError` if it was removed."""
+    """Return the CUDA toolkit or `None`. Raises `MissingToolError` if the user's has no nvcc."""
     if job.toolkit_provider == "none":
         return None
     if job.toolkit_provider != "pypi":
@@ -150,8 +150,7 @@ def list_toolkit_pins(site: Path, packages: Sequence[str]) -> tuple[str, ...]:
 def _find_cuobjdump(job: DepsJob, python: str, toolkit: CudaHome | None) -> str:
     """Return the path of cuobjdump. If the program is not found, it is installed.
 
-    triton's cuobjdump is used only with an existing torch. In a managed environment, triton is
-    installed later, so that a later run would find another cuobjdump.
+    With the strategy `existing`, the cuobjdump in the package triton is used too.
     """
     name = "cuobjdump.exe" if sys.platform == "win32" else "cuobjdump"
     places = [Path(toolkit.home) / "bin" / name] if toolkit else []

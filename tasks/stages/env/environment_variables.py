@@ -190,7 +190,7 @@ def resolve_runtime_environment(job: EnvJob, deps: DepsManifest) -> Environment:
 def _add_reasons(
     deps: DepsManifest, environment: Environment, explicit: Mapping[str, str]
 ) -> Environment:
-    """Return the environment with a reason for each variable. `explicit` overrides the defaults."""
+    """Return the environment with a reason for each variable: from `explicit`, else a default."""
     captured = {name.upper(): deps.msvc.by for name in deps.msvc.set} if deps.msvc else {}
     explicit = {**captured, **explicit}
     reasons = {
@@ -279,7 +279,7 @@ def create_environment(
     prepend: Mapping[str, tuple[str, ...]],
     leaks: Iterable[str],
 ) -> Environment:
-    """Return an environment that sets `values`. It unsets `leaks` and, on Windows, empty values."""
+    """Return an environment that sets `values` and unsets `leaks`. On Windows, "" means unset."""
     separator = ";" if job.system == "windows" else ":"
     for name, folder in ((name, folder) for name, row in prepend.items() for folder in row):
         if separator in folder:

@@ -25,9 +25,10 @@ class Environment:
     """An environment: the manifest env.json (builds) or extension-env.json (extensions).
 
     `prepend` has the folders to prepend to PATH-like variables. `unset` are variables that must not
-    be inherited from the user's shell. The user's values override those in `defaults`. `offered`
-    are variables that keep their value in a configured build folder. `why` has the reason for each
-    variable; it is empty for extensions, so that a reworded reason does not rebuild extensions.
+    be inherited from the user's shell. The user's values override those in `defaults`. A build
+    folder that is already configured keeps its values of the variables `offered`. `why` has the
+    reason for each variable; it is empty for extensions, so that a reworded reason does not rebuild
+    extensions.
     """
 
     set: Mapping[str, str]
@@ -71,8 +72,8 @@ class CacheEnvironment:
     """The manifest cache-env.json: the compiler cache launchers of extensions.
 
     This manifest is not an input of a stage, because a cache does not change build outputs. `set`
-    and `defaults` are as in `Environment`. A variable in `wrapped` must name a single program,
-    which runs the given command.
+    and `defaults` are as in `Environment`. `wrapped` maps variables to commands: each variable is
+    set to a script that runs the command.
     """
 
     cache: CompilerCache
@@ -89,7 +90,7 @@ class CacheEnvironment:
 
 
 def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return CCACHE_NAMESPACE with a digest of nvcc flags that ccache ignores; {} without any."""
+    """Return CCACHE_NAMESPACE to separate objects by nvcc flags that ccache ignores, or {}."""
     flags = [variables.get(f"NVCC_{position}_FLAGS", "") for position in ("PREPEND", "APPEND")]
     if cache.kind != "ccache" or not any(flags):
         return {}

@@ -213,7 +213,7 @@ def parse_nvcc_archs(command: str) -> MachineCode | None:
 
 @dataclass
 class ArchGuard:
-    """A check that nvcc compiles for all targets. A missing target sets `stop` and `error`.
+    """A check that nvcc compiles for all targets. If not, `error` is set and `stop` ends the build.
 
     `maker` is the version of the CUDA toolkit that compiles, or None if unknown.
     """

@@ -125,7 +125,7 @@ def locate_forced_header(job: ExtensionJob) -> Path:
 
 
 def format_forced_header(includes: Sequence[str]) -> str:
-    """Return the text of a header that includes `includes`. For C, it includes only C headers."""
+    """Return the text of a header that includes `includes`. C sources get only the C headers."""
     in_c = [f"{name[1:]}.h" if name in _C_HEADERS else name for name in includes]
     lines = ["#ifdef __cplusplus", *(f"#include <{name}>" for name in includes), "#else"]
     lines += [f"#include <{name}>" for name in in_c if name.endswith(".h")]
@@ -140,8 +140,8 @@ _INSTALL_LOCK = threading.Lock()
 def prepare_build(job: ExtensionJob, deps: DepsManifest) -> None:
     """Write the header that all source files include, and install the build requirements.
 
-    Only one extension installs at a time. Each extension has a separate folder, because extensions
-    that build in parallel may need different versions of a package.
+    Only one extension installs at a time. The requirements of each are in a separate folder,
+    because extensions that build in parallel may need different versions of a package.
     """
     with _INSTALL_LOCK:
         files.create_owned_folder(job.work)
@@ -223,7 +223,7 @@ def install_extension(
 
 
 def _require_import(job: ExtensionJob, deps: DepsManifest, unpacked: Path) -> None:
-    """Import the modules from the unpacked wheel, before the installed wheel is replaced."""
+    """Raise `BadArtifactError` if importing the unpacked wheel fails, unless that needs a GPU."""
     if not (modules := ", ".join(job.imports)):
         return
     show_progress(f"importing {modules}")

@@ -20,7 +20,7 @@ _FOREIGN_PACKAGES = {
 
 
 def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
-    """Return the settings. Known facts set the unset keys of each extension.
+    """Return the settings, in which known facts fill the unset keys of extensions.
 
     Raises `SettingsError` for an unknown name, a name of another project on the package index, and
     a name or module that occurs twice.
@@ -35,7 +35,7 @@ def complete_extensions(settings: Settings, knowledge: Knowledge) -> Settings:
 def find_extension_fact(
     extension: Extension, knowledge: Knowledge
 ) -> extension_facts.ExtensionFact | None:
-    """Return the known facts for the source of the extension or, without any, for its name."""
+    """Return the known facts for the extension's source or, if it is unknown, for its name."""
     labelled = extension_facts.find_extension(knowledge, extension.name)
     source = (extension.git or "", extension.ref, extension.sdist or "")
     same_source = extension_facts.find_extensions_by_source(knowledge, *source)

@@ -20,11 +20,11 @@ class ExtensionJob:
     wheel, None if `location` determines the version.
 
     `known` is the extension's name in extensions.yaml, "" if unknown before the source is fetched.
-    `combination` selects the facts in that file. `cuda` says whether the libraries must contain
-    device code. `requires` are packages that are installed before the build, each built in
-    isolation if `isolated` is True. The headers in `includes` are included in every source file.
-    `nvcc` has additional options of nvcc. Every library with device code must run on all `targets`.
-    `label` has CUDA and the archs, as in the name of a wheel.
+    `combination` has the versions that select facts in that file. `cuda` says whether the libraries
+    must contain device code. `requires` are packages that are installed before the build, each
+    built in isolation if `isolated` is True. The headers in `includes` are included in every source
+    file. `nvcc` has additional options of nvcc. Every library with device code must run on all
+    `targets`. `label` has CUDA and the archs, as in the name of a wheel.
 
     `jobs` is the maximum number of parallel compilers, None to compute it from cores and memory.
     `jobs_exact` disables the memory limit. `own_jobs` is True if setup.py chooses a job count by
@@ -79,7 +79,7 @@ class ExtensionJob:
 
     @property
     def clone(self) -> PurePath:
-        """Return the git clone of kind `git`. The user may edit the source in it."""
+        """Return the folder of the git clone (kind git). The user may edit the source in it."""
         return self.work / "clone"
 
     @property
@@ -89,7 +89,7 @@ class ExtensionJob:
 
     @property
     def original(self) -> PurePath:
-        """Return the folder of the source for messages. With patches, this is `tree`."""
+        """Return the source folder for messages: the one that a user edits, else `tree`."""
         if self.patches:
             return self.tree
         return {"path": PurePath(self.location), "git": self.clone}.get(self.kind, self.tree)
@@ -101,8 +101,9 @@ class BuiltExtension:
 
     `libraries` are the absolute paths of the installed shared libraries. `archs` maps the file
     names of libraries to archs. `source` has the commit or digest of the source and of the patches.
-    `surface` is the name of torch's ABI fingerprint, "" if nothing was built. `needs_code` is True
-    if the libraries must contain device code.
+    `status` is "unreachable" if the source could not be fetched, so that nothing was built.
+    `surface` names the ABI fingerprint of the torch that the extension was built against ("" if
+    not built). `needs_code` is True if the libraries must contain device code.
     """
 
     name: str

@@ -28,7 +28,7 @@ _OPTIONAL_FIELDS = ("index", "patches", "requires", "nvcc")
 
 
 def sort_by_prerequisites(after: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the entries of `after` in build order. Raises `SettingsError` for a cycle."""
+    """Return `after` (name → prerequisites) in build order. Raises `SettingsError` for a cycle."""
     names = {extension_facts.normalize_project_name(name): name for name in after}
 
     def find_prerequisite(name: str, of: str) -> str:
@@ -97,7 +97,7 @@ def plan_extension(
 def list_build_warnings(
     settings: Settings, choice: Resolution, knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a warning for each extension whose build may fail according to unverified facts."""
+    """Yield a warning for each extension with a known build failure that is not verified."""
     for extension in settings.extensions:
         if bad := _find_failure(extension, choice, knowledge, verified=False):
             yield f"{extension.name} may not build with torch {choice.torch}: {bad.what}. {bad.fix}"
@@ -106,7 +106,7 @@ def list_build_warnings(
 def _find_failure(
     extension: Extension, choice: Resolution, knowledge: Knowledge, *, verified: bool
 ) -> extension_facts.BuildFailure | None:
-    """Return the known build failure, or None. `verified` selects verified or unverified facts."""
+    """Return the known build failure if its verification status equals `verified`, else `None`."""
     fact = find_extension_fact(extension, knowledge)
     if not fact or extension.patches:
         return None
@@ -121,7 +121,7 @@ def _find_failure(
 def _plan_companions(
     settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge
 ) -> Iterator[tuple[str, Stage]]:
-    """Yield the name and stage of each companion package that did not come with torch."""
+    """Yield the name and stage of each companion package, except those installed with torch."""
     for companion in resolve_companions(settings, choice, knowledge):
         name, fact = companion.name, knowledge.companions[companion.name]
         if companion.strategy == "wheel":
@@ -253,7 +253,7 @@ def _build_settings_job(
 
 
 def _build_combination(choice: Resolution) -> Combination:
-    """Return the combination that selects the facts about extensions."""
+    """Return the versions that decide which facts about extensions apply."""
     return Combination(
         system=choice.system,
         cuda=(choice.toolkit.version or choice.cuda) if choice.targets else None,
