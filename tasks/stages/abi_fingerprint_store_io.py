@@ -1,4 +1,4 @@
-"""Store the details of recent ABI fingerprints, to report which header or symbol changed."""
+"""Store the headers and symbols of recent ABI fingerprints, to report which of them changed."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ _PARTS_SUFFIX = ".json.gz"
 
 
 def has_stored_parts(folder: PurePath, name: str) -> bool:
-    """Return True if `folder` has the details of the fingerprint `name`, and mark them as used."""
+    """Return True if `folder` has the file of the fingerprint `name`, and make it the newest."""
     try:
         os.utime(_resolve_parts_path(folder, name))
     except OSError:

@@ -1,4 +1,4 @@
-"""Print a JSON report on the user's environment, as a script for the interpreter in it.
+"""A script that the user's interpreter runs, to print a JSON report on its environment.
 
 The script supports Python 3.8. Its argument is the folder with torchyard's copy of `packaging`.
 """

@@ -46,7 +46,7 @@ def _show_file_count(what: str, paths: Collection[str]) -> Iterator[str]:
 def _find_replaced_files(
     target: TargetEnvironment, staging: StagedPackages
 ) -> tuple[Mapping[str, InstalledDistribution], dict[str, str]]:
-    """Return the distributions to replace by name, and the owner of each file to back up by path.
+    """Return the distributions to replace by name, and the files to back up (path → owner).
 
     Raises `TorchyardError` if such a file belongs to an unknown package, or if its path is a folder
     or a link.
@@ -76,7 +76,7 @@ def _find_replaced_files(
 
 
 def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
-    """Raise an error if a parent folder is a link or read-only, or a folder is in the way."""
+    """Raise an error if a parent of `paths` is a link or read-only, or one of `placed` a folder."""
     for folder in (prefix / name for name in sorted(list_parents(paths))):
         real = os.path.realpath(folder)
         if folder.is_symlink() or Path(real) != folder:
@@ -103,7 +103,7 @@ def back_up_files(
     wheels: Mapping[str, str],
     when: str,
 ) -> InstallRecord:
-    """Back up all files to replace in `stamp`. `wheels` maps package names to sha256 of wheels."""
+    """Back up, in `stamp`, all files to replace. `wheels` maps package names to wheel digests."""
     prefix, backups = target.prefix, {}
     old, paths = _find_replaced_files(target, staging)
     for path in _show_file_count("backing up", sorted(paths)):
@@ -146,11 +146,11 @@ def swap_files(record: InstallRecord, staged: Path) -> None:
 
 @dataclass(frozen=True)
 class CommitResult:
-    """The result of an install: the new content of replaced.json, and the paths of backups.
+    """The `result` of an install for replaced.json, and the paths of three kinds of backups.
 
-    A rollback restores only `originals`. `superseded` are backups of packages that the user has
-    replaced since the last install. `edited` are backups of files that the user has changed or
-    added since then.
+    `originals` are new backups that a rollback will restore. `edited` are new backups of files that
+    the user changed or added after the last install. `superseded` are older backups of packages
+    that the user has since replaced; a rollback no longer restores them.
     """
 
     result: InstallRecord
@@ -358,7 +358,7 @@ def _displace_user_file(path: Path, to: Path) -> bool:
 
 
 def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) -> bool:
-    """Restore the file from `store`, or remove it. Return True if a user's file went to `aside`."""
+    """Restore the file, or remove it if it is new. Return True if a user's file went to `aside`."""
     target, backup = Path(record.prefix) / path, record.kept.get(path)
     is_unchanged = target_files.is_installed_file(target, record.placed.get(path))
     if backup and not is_unchanged and target_files.is_original_file(target, backup, store / path):

@@ -111,7 +111,7 @@ def _read_journal(path: Path, kind: type[T]) -> T | None:
 
 
 def read_latest_record(stamp: Path) -> InstallRecord | None:
-    """Return the record of finished installs or, without any, of the pending install."""
+    """Return the record of finished installs; if none has finished, that of the pending install."""
     pending = read_pending(stamp)
     return read_record(stamp) or (pending.exchange if pending else None)
 
@@ -122,7 +122,7 @@ def is_environment_gone(record: InstallRecord) -> bool:
 
 
 def find_stamp(replaced: PurePath, prefix: PurePath, sites: tuple[str, ...]) -> Path | None:
-    """Return the backup folder of the environment `prefix`; None if nothing was installed there."""
+    """Return the backup folder of the environment `prefix`, or None if it has no backup folder."""
     records = ((stamp, read_latest_record(stamp)) for stamp in list_stamps(replaced))
     target = (str(prefix), sites)
     return next((stamp for stamp, r in records if r and (r.prefix, r.sites) == target), None)

@@ -71,7 +71,7 @@ def select_wheels(job: InstallJob) -> tuple[SelectedWheel, ...]:
 
 
 def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWheel:
-    """Return the wheel with the digest of `artifact`, because its file name may not be unique."""
+    """Find the wheel of `artifact` by its digest, because several may have the same file name."""
     for path in sorted(Path(job.wheelhouse).rglob(artifact.name)):
         if path.stat().st_size == artifact.size and files.read_artifact(path) == artifact:
             break
@@ -89,7 +89,7 @@ def _find_wheel(job: InstallJob, artifact: Artifact, stage: str) -> SelectedWhee
 
 
 def require_compatible_target(target: TargetEnvironment, wheels: Iterable[SelectedWheel]) -> None:
-    """Raise `TorchyardError` if `target` is managed, not writable, or does not support a wheel."""
+    """Raise `TorchyardError` if `target` forbids installs, is read-only, or rejects a wheel."""
     info = target.info
     if info.managed:
         message = f"{target.python} is managed by the system, which forbids installs"
@@ -164,7 +164,7 @@ _DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 @dataclass(frozen=True)
 class Installer:
-    """An installer for `target`. It runs `uv`, or pip of the Python `pip` if `uv` is `None`."""
+    """An installer for `target`: the program `uv` or, if it is `None`, pip of the Python `pip`."""
 
     job: InstallJob
     target: TargetEnvironment
@@ -230,7 +230,7 @@ def resolve_requirements(
 def resolve_install(
     installer: Installer, wheels: Sequence[SelectedWheel], record: InstallRecord | None
 ) -> Mapping[str, str]:
-    """Return the versions to install by name. Extensions never replace an installed dependency."""
+    """Return the versions to install by name. For extensions, only missing packages are added."""
     target, built = installer.target, {one.name for one in wheels}
     new_wheels = {one.name: one.version for one in wheels if not _is_installed(one, record)}
     torch, *others = wheels
@@ -267,7 +267,7 @@ def _is_installed(wheel: SelectedWheel, record: InstallRecord | None) -> bool:
 def _list_missing_requirements(
     wheel: SelectedWheel, target: TargetEnvironment, built: set[str]
 ) -> Iterator[str]:
-    """Yield the requirements not in `built` and not installed; warn of unsuitable versions."""
+    """Yield requirements neither `built` nor installed; warn if an installed version is wrong."""
     installed = target.list_versions()
     requirements = wheel_requirements_io.read_wheel_requirements(wheel.path, target.info.version)
     for requirement in requirements:

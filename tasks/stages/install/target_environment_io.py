@@ -141,7 +141,7 @@ def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
 
 
 def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) -> bool:
-    """Return True if `path` has the content that `backup` records. `store` is the backup itself."""
+    """Return True if `path` equals the file recorded in `backup`. Its copy `store` saves time."""
     if backup.link or path.is_symlink():
         return path.is_symlink() and read_link(path) == backup.link
     if not path.is_file():
@@ -197,9 +197,10 @@ def list_parents(paths: Iterable[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class StagedPackages:
-    """The unpacked packages: versions and paths of RECORD by normalized package name.
+    """The unpacked packages. All paths are relative to the prefix.
 
-    Paths are relative to the prefix. `placed` maps each unpacked file to its size, time and digest.
+    `versions` maps normalized package names to versions, `records` maps them to paths of RECORD.
+    `placed` maps paths to the unpacked files.
     """
 
     versions: Mapping[str, str]
@@ -242,7 +243,7 @@ def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
 
 
 def _resolve_below_prefix(prefix: Path, site: Path, name: str) -> str | None:
-    """Return the RECORD entry `name` of `site` relative to `prefix`; None if it is outside."""
+    """Return the path `name` in `site` relative to `prefix`, or None if it is outside of it."""
     path = Path(os.path.normpath(site / name))
     return path.relative_to(prefix).as_posix() if path.is_relative_to(prefix) else None
 
@@ -252,11 +253,11 @@ _INFO_SUFFIXES = (".dist-info", ".egg-info", ".egg-link", ".egg")
 
 @dataclass(frozen=True)
 class InstalledDistribution:
-    """An installed distribution, possibly in several versions.
+    """An installed distribution, possibly with the metadata of several versions.
 
-    `infos` are its dist-info folders, or the egg-info and egg files of older tools. `version` joins
-    all versions. `listed` maps each info without RECORD to the files in conda's list, relative to
-    the prefix.
+    `infos` are the paths of its metadata: .dist-info folders, or the .egg-info and egg files of
+    older tools. `version` lists all versions. `listed` maps metadata paths without RECORD to the
+    files that conda lists, relative to the prefix.
     """
 
     name: str
@@ -266,13 +267,13 @@ class InstalledDistribution:
 
     @property
     def unrecorded_infos(self) -> tuple[Path, ...]:
-        """Return the infos whose files are unknown: neither a RECORD nor conda lists them."""
+        """Return the metadata paths for which no RECORD and no conda list names the files."""
         unlisted = (info for info in self.infos if info not in self.listed)
         return tuple(info for info in unlisted if not (info / "RECORD").is_file())
 
     @property
     def record_digest(self) -> str:
-        """Return the sha256 of RECORD, or "" if it is missing or `infos` has several entries."""
+        """Return the sha256 of RECORD, or "" if it is missing or `infos` has several paths."""
         return compute_record_digest(self.infos[0] / "RECORD") if len(self.infos) == 1 else ""
 
 

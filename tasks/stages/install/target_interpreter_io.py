@@ -92,7 +92,7 @@ def find_python_in(folder: Path) -> Path | None:
 
 
 def inspect_interpreter(python: Path, key: str = SETTING_KEY) -> InterpreterInfo:
-    """Run the interpreter `python` and describe it. If that fails, `SettingsError` names `key`."""
+    """Run the interpreter `python` and describe it. A failure is an error in the setting `key`."""
     argv = (str(python), "-I", "-B", "-c", _INSPECT_CODE)
     env = shell.build_host_env()
     command = Command(argv, env, f"run {python}", timeout=_INSPECT_TIMEOUT)
@@ -120,8 +120,8 @@ def check_install_target(
 ) -> None:
     """Raise `SettingsError` if nothing can be installed into the environment in install.into.
 
-    A program name on PATH must not select one of `doit_prefixes`, the environments of the Python
-    that runs doit, because in an active venv `python` is that Python.
+    `doit_prefixes` are the environments of the Python that runs doit. Only a path may select them,
+    not a program name, because in an active venv `python` is that Python.
     """
     into = settings.install.into
     if into is None:

@@ -26,7 +26,7 @@ _SOURCE_HINTS: Mapping[SourceKind, str] = {
 
 @dataclass(frozen=True)
 class TreeSnapshot:
-    """The content of seen.json: commit and date of a checkout, or digests of archive and files."""
+    """The last state of the tree (seen.json): a commit, or digests of an archive and its files."""
 
     tree: str
     commit: str = ""
@@ -125,7 +125,7 @@ def _rename_old_tree(job: SourceJob) -> None:
 def _require_pytorch(job: SourceJob) -> None:
     """Raise `TorchyardError` if the tree is not PyTorch; warn if its release differs from the plan.
 
-    A tree in source.path causes no warning, because loading the settings has printed it.
+    For a tree in source.path, loading the settings has already printed this warning.
     """
     tree = Path(job.tree)
     if missing := source_checks_io.list_missing_files(tree):
@@ -182,7 +182,7 @@ def _write_snapshot(job: SourceJob, snapshot: TreeSnapshot) -> None:
 
 
 def find_user_changes(state: Path) -> dict[Path, tuple[str, ...]]:
-    """Return the kinds of user changes (such as "edits") by path of each edited tree in `state`."""
+    """Return the kinds of user changes, such as "edits", in each changed tree below `state`."""
     trees = [*state.glob("pytorch"), *state.glob("pytorch.*")]  # pytorch.1 is a renamed tree
     changes: dict[Path, tuple[str, ...]] = {}
     for tree in sorted(trees):

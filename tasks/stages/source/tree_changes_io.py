@@ -67,8 +67,8 @@ def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[s
     """Remove the first patch that is no longer in the tree, and all later ones, from the record.
 
     The user's `git stash` or `git checkout .` reverts patches without updating the record. A patch
-    is missing if it cannot be reverted, and either can be applied or its files are as committed. In
-    other cases, later edits may have changed the same lines, and the patch stays.
+    counts as missing if it cannot be reverted, and either can be applied or its files are unedited.
+    Otherwise the patch stays, because later edits may have changed the same lines.
     """
     series = read_applied_patches(tree, state)
     for number, digest in enumerate(series):
@@ -187,7 +187,7 @@ def describe_tree_changes(
 
 
 def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a message if the user checked out other commits in submodules that are not `stale`."""
+    """Yield a message if submodules, except `stale` ones, have commits checked out by the user."""
     changed = {*clones.list_changed_submodules(job.tree)} if job.submodules else set()
     if names := sorted(changed - {*stale}):
         yield (

@@ -104,7 +104,7 @@ def collect_probe_output(
 
 
 def build_probe_check(name: str, output: ProbeOutput) -> ValidationResult:
-    """Return the result of one check: failed if the probe ended during the check."""
+    """Return the result of one check. If the probe crashed or hung in it, the check has failed."""
     if line := output.lines.get(name):
         status = _PROBE_STATUSES.get(line["status"], "failed")
         return ValidationResult(name, status, line["detail"], line["remedy"])
@@ -153,9 +153,10 @@ def check_coverage(  # noqa: PLR0913, PLR0917
 def fail_without_cuda(
     checks: Iterable[ValidationResult], cuda: str, build_command: str
 ) -> list[ValidationResult]:
-    """Adjust the checks, because a torch without CUDA has replaced the torch for CUDA `cuda`.
+    """Return the checks of a torch without CUDA that has replaced the torch for CUDA `cuda`.
 
-    The check "cuda" fails, requested or not, because checks on the CPU prove nothing.
+    The checks "cuda" (even if it was not requested) and "archs" fail. Other checks that need CUDA
+    become "not run".
     """
     detail = f"torch has no CUDA: another installation replaced the torch for CUDA {cuda}"
     remedy = f"install torch again: {build_command}"
@@ -185,7 +186,7 @@ def add_diagnosis(
 
 
 def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationResult:
-    """Combine checks of libraries: failed if one failed, passed if at least one passed."""
+    """Combine checks: failed if any failed, else passed if any passed, else not run."""
     for status in ("failed", "passed", "not run"):
         if matches := [part for part in parts if part.status == status]:
             detail = "; ".join(part.detail for part in matches)
@@ -197,7 +198,7 @@ def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationRe
 def select_checks(
     checks: Iterable[ValidationResult], names: Sequence[str]
 ) -> tuple[ValidationResult, ...]:
-    """Return the failed checks outside of `names`, then the checks in `names`, in that order."""
+    """Return the checks in `names`, in the order of `names`. Other failed checks precede them."""
 
     def find_place(check: ValidationResult) -> int:
         suffixes = _KIND_BY_SUFFIX.items()
@@ -211,7 +212,7 @@ def select_checks(
 def build_validation(
     torch: str, checks: Sequence[ValidationResult], warnings: tuple[str, ...] = ()
 ) -> Validation:
-    """Return the content of validate.json. A status that no check has is counted as 0."""
+    """Return the content of validate.json, with the number of checks for each status, even if 0."""
     numbers = Counter(check.status for check in checks)
     counts = {status: numbers[status] for status in ("passed", "failed", "not run")}
     return Validation(2, torch, counts, tuple(checks), warnings)

@@ -14,7 +14,7 @@ CHECKS: tuple[str, ...] = get_args(ValidationCheckName)
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequence[Stage]) -> Stage:
-    """Return the stage that checks the outputs of `stages`; outputs may be missing."""
+    """Return the stage that checks the outputs of the build `stages`."""
     requested = settings.validation.only
     built = [stage.job.name for stage in stages if stage.kind == "extensions"]  # and companions
     names = dict.fromkeys([*built, *(item.name for item in settings.extensions)])

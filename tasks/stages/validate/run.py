@@ -71,7 +71,7 @@ def _find_last_failure(job: ValidateJob, name: str) -> tuple[str, str] | None:
 def check_extension_abis(
     job: ValidateJob, built: Mapping[str, BuiltExtension]
 ) -> Iterator[ValidationResult]:
-    """Check that each extension was built for the installed torch, because others may crash."""
+    """Check that each extension was built for the installed torch; otherwise it may crash."""
     manifest = job.layout.compute_manifest_path("surface")
     if "extensions" not in job.checks or not Path(manifest).is_file():
         return

@@ -278,8 +278,8 @@ class CodeChecker:
     ) -> ValidationResult:
         """Check that the library has code for every target.
 
-        In a library of torch, an arch counts only if most kernels have code for it. With the role
-        `secondary`, the check fails only if the library cannot be read.
+        `role` is "kernels" for torch's main GPU library, "secondary" for its others, which fail
+        only if they cannot be read. In both, an arch counts only if most kernels have code for it.
         """
         try:
             images = self.reader.read_images(library)
@@ -303,7 +303,7 @@ class CodeChecker:
 
 
 def _list_other_libraries(folder: Path, kernels: Path) -> Iterator[Path]:
-    """Yield each library with device code except `kernels`. Yield each file only once."""
+    """Yield each library with device code except `kernels`. Links to the same file are skipped."""
     paths = {kernels.resolve()}
     for path in sorted(folder.rglob("*")):
         if _LIBRARY_NAME.search(path.name) and path.is_file() and path.resolve() not in paths:

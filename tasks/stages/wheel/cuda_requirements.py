@@ -53,9 +53,10 @@ def resolve_cuda_requirements(
 ) -> CudaRequirements:
     """Return the CUDA requirements for the libraries of a wheel.
 
-    `linkages` has the libraries of the wheel by their name in the wheel. `needs` are direct and
-    indirect needs. The `library` of a need is a name in the wheel or another library's path. If
-    packages provide all libraries of the toolkit, its folders are removed from every RPATH.
+    `linkages` has the libraries of the wheel by their name in the wheel. `needs` are the
+    libraries that these need, directly or through others. A need's `library`, which has the need,
+    is a name in the wheel or the path of a library outside of it. If packages provide all libraries
+    of the toolkit, its folders are removed from every RPATH.
     """
     needs = [need for need in needs if not is_driver_library(need.name)]
     packages = {need.name: package for need in needs if (package := find_package(need))}

@@ -22,8 +22,8 @@ KERNELS: Mapping[System, tuple[str, str]] = {
 class AbiReadOptions:
     """The options for reading the ABI fingerprint of the installed torch.
 
-    `cxx_standard` is the C++ standard of cpp_extension, None for an unknown release. `symbols` is
-    the cache file of exported symbols, `abi_folder` has the details of recent fingerprints.
+    `cxx_standard` is used if torch's own files name no C++ standard for extensions. `symbols` is
+    the cache file of exported symbols, `abi_folder` is the store of recent fingerprints.
     """
 
     cxx_standard: int | None
@@ -48,8 +48,8 @@ class ExistingJob:
 class TorchInstallJob:
     """The inputs of the jobs that install torch into the environment of the `deps` stage.
 
-    `locked` are the packages in torchyard.lock. They are not part of the fingerprint, because the
-    installed packages may already match. `targets` are the GPUs that the wheel must support.
+    `locked` are the packages in torchyard.lock. Each run compares them with the installed packages,
+    so the fingerprint omits them. `targets` are the GPUs that the wheel must support.
     """
 
     layout: Layout
@@ -121,8 +121,8 @@ class AbiFingerprint:
 
     `headers` is a digest of headers, CMake files and torch's cpp_extension. `symbols` is a digest
     of the exported symbols of the linked libraries: changed function bodies do not affect it.
-    `cxx11_abi` is `None` where unknown or absent. `cxx_standard` (such as 20) is `None` if unknown.
-    `identity` is the identity of the environment.
+    `cxx11_abi` (False for libstdc++'s older ABI) and `cxx_standard` (such as 20) are `None` if
+    unknown. `identity` is unique to the environment.
     """
 
     release: str

@@ -104,8 +104,8 @@ def _find_library_needs(
 ) -> list[LibraryNeed]:
     """Return each needed library and the file that the loader finds once the wheel is in `site`.
 
-    Indirect needs are included. The `library` of a need is a name in the wheel or another library's
-    path. The search is in the build environment, in which torch is imported.
+    Indirect needs are included. A need names its `library` by the path if that is not in the wheel.
+    The libraries are searched for in the build environment, in which torch is imported.
     """
     names = {str(site / name): name for name in library_linkage.sort_by_load_order(linkages)}
     python = os.path.realpath(deps.python)  # for a program, the loader resolves links in $ORIGIN

@@ -101,7 +101,7 @@ _UNKNOWN_OPTION = re.compile(r"error: option --\S+ not recognized")
 
 @dataclass(frozen=True)
 class PackedWheel:
-    """A packed wheel, the digests in RECORD by file name, and the CUDA requirements."""
+    """A packed wheel, its RECORD digests by file name, and its CUDA requirements (`portable`)."""
 
     wheel: Path
     recorded: Mapping[str, str]
@@ -115,7 +115,7 @@ def pack_wheel(
     deps: DepsManifest,
     previous: Path | None,
 ) -> PackedWheel:
-    """Build the wheel with an SBOM and verify every byte. `previous` is the last wheel, if any.
+    """Build the wheel with an SBOM, and verify it. `previous` is the last wheel, if any.
 
     Raises `TorchyardError` if the build did not produce exactly one wheel. Also raises
     `CommandFailedError` and `BadArtifactError`.
@@ -142,7 +142,7 @@ def pack_wheel(
 
 
 def build_metadata(wheel: Path, requirements: CudaRequirements) -> dict[str, bytes]:
-    """Return the new METADATA by its file name, or {} if `requirements` adds nothing."""
+    """Return {"METADATA": its new content}, or {} if `requirements` adds nothing."""
     if not requirements.requires:
         return {}
     with wheel_archive_io.open_wheel(wheel) as archive:
@@ -175,7 +175,7 @@ def run_backend(
     *,
     plain: bool = False,
 ) -> None:
-    """Run the build backend. `more` are variables; `plain` omits options for bdist_wheel."""
+    """Run the build backend with the variables `more`; `plain` omits the options of bdist_wheel."""
     environment = manifests.read_manifest(job.env, Environment)
     env = environment.build_child_environment(shell.build_host_env())
     source_date = manifests.read_manifest(job.source, SourceTree).date

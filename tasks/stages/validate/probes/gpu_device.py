@@ -24,7 +24,7 @@ def find_no_gpu_reason(given):
 
 
 def select_device(given, allow_cpu=False):
-    """Return torch's GPU device. With `allow_cpu`, a torch without CUDA gets the CPU device."""
+    """Return the GPU device or, for a torch without CUDA and with `allow_cpu`, the CPU device."""
     import torch
 
     if allow_cpu and torch.version.cuda is None:

@@ -69,7 +69,7 @@ def compare_matmul(torch, where, dtype):
 
 
 def check_tf32(torch, where):
-    """Check a matrix product in TF32 against float64, on a GPU of capability 8.0 or later."""
+    """Check a TF32 matrix product against float64, on a GPU of compute capability 8.0 or later."""
     if where.type == "cpu":
         return ""
     major, minor = torch.cuda.get_device_capability(where)
@@ -120,7 +120,7 @@ FLOAT32_UNIT = 2.0**-24
 
 
 def check_autograd(where):
-    """Check gradients of half the squared error of the net tanh(x V) W against float64."""
+    """Compare the gradients of a small net, tanh(x V) W, with gradients computed in float64."""
     import torch
 
     torch.manual_seed(0)
