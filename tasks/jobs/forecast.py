@@ -45,7 +45,7 @@ class Forecast:
         self._done += cost
 
     def estimate_remaining(self, now: float) -> float | None:
-        """Return the remaining seconds; None if too few costs are known or outputs finished."""
+        """Return the remaining seconds; `None` if few costs are known or the build just began."""
         if self._began is None or not self._known or self._done < _STARTED_SHARE * self._total:
             return None
         elapsed = now - self._began

@@ -11,9 +11,9 @@ job may need twice its forecast. `typical` is the median peak of the kind that n
 When a job ends, Ninja starts the next one before the governor can inspect it. A job that does not
 fit into memory is therefore paused at its start, while it is small. At least one job always runs.
 
-With distributed compilation, Ninja chooses the order of local and remote jobs. If more than `local`
-jobs must run on this machine (nvcc, linkers), the others are paused. For each paused job, Ninja may
-start one more job, because the next one may be remote.
+With distributed compilation, Ninja chooses the order of local and remote jobs. `local` is the
+maximum of jobs that must run on this machine (nvcc, linkers); further ones are paused. For each
+paused job, Ninja may start one more job, because the next one may be remote.
 """
 
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job, JobKind

@@ -179,7 +179,7 @@ class PausedJobs:
 
 
 def _is_group_leader(pid: int) -> bool:
-    """Return True if a process leads its group, as jobs outside Ninja's console pool do."""
+    """Return True if a process leads a group. Ninja's jobs do, except in its console pool."""
     with contextlib.suppress(OSError):
         return sys.platform != "win32" and os.getpgid(pid) == pid
     return False

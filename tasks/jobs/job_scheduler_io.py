@@ -62,10 +62,11 @@ class JobScheduler:
     """The scheduler of one build: it sets the number of jobs, retries, and collects results.
 
     `jobs` is a fixed number of jobs, or `None` to use the jobserver in `jobserver_folder`.
-    `expected` maps outputs to the expected MiB. At most `most` jobs run locally and `slots` more on
-    workers. `limit` is build.jobs, the maximum of all jobs. Even a failed build has results:
-    `peaks` (output → MiB), `killed` (outputs), `allowed` and `busiest` (how many jobs could run and
-    did run at once), `edge_times`, and `old_make` (a make without jobserver ran).
+    `expected` maps outputs to the expected MiB. At most `most` jobs run on this machine, and at
+    most `slots` more on others. `limit` is the setting build.jobs, the maximum of their sum. Even a
+    failed build has results: `peaks` (output → MiB), `killed` (outputs), `allowed` (how many jobs
+    could run at once), `busiest` (how many did), `edge_times`, and `old_make` (True if a make ran
+    that does not support the jobserver).
     """
 
     jobs: int | None

@@ -196,8 +196,8 @@ def join_jobserver(
 ) -> Iterator[Jobserver]:
     """Join the jobserver in `folder` during the with block, with at most `most` jobs.
 
-    `expected` maps outputs to their peak MiB in the last build. If this build fails, the `peaks`
-    of the jobserver map each output to its expected or its measured peak, whichever is larger.
+    `expected` maps outputs to their peak MiB in the last build. Afterwards, `Jobserver.peaks`
+    has the measured peaks; if the build failed, no peak is less than expected.
     """
     with open_tokens(folder) as (tokens, leader_lock):
         edges = RunningEdges(tokens.auth, expected)

@@ -21,7 +21,7 @@ _RERUNS_CMAKE = "Re-running CMake"
 
 @dataclass(frozen=True)
 class NinjaDryRun:
-    """The result of a dry run. If `configures` is True, CMake runs first and may change it."""
+    """The steps of a dry run. If `configures` is True, CMake runs first and may change these."""
 
     steps: int
     objects: int

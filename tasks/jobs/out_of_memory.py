@@ -31,7 +31,7 @@ class KilledAttempt:
 
 @dataclass(frozen=True)
 class RetryDecision:
-    """The decision whether to retry a build, with `jobs` compilers (`None`: as many)."""
+    """The decision whether to retry a build, and with how many `jobs` (`None`: the same number)."""
 
     retry: bool
     jobs: int | None = None
@@ -41,7 +41,7 @@ def decide_retry(attempt: KilledAttempt) -> RetryDecision:
     """Decide whether to retry a build whose compilers were killed.
 
     Retry at most three times with half as many jobs, but at least one. If memory was not short,
-    retry once unchanged, because a user or a time limit was the cause.
+    a user or a time limit ended the compilers: retry once with the same number of jobs.
     """
     if attempt.memory_short is False and not attempt.names_memory:
         return RetryDecision(not attempt.unchanged_retries)

@@ -87,7 +87,7 @@ class FileLeaderLock:
 
 @contextlib.contextmanager
 def open_tokens(folder: Path) -> Iterator[tuple[TokenPipe, FileLeaderLock]]:
-    """Open the tokens and the leader lock of `folder`. A new jobserver has no free tokens."""
+    """Open the token pipe and the leader lock in `folder`; the first build creates a new pipe."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         lock = _open_lock_file(folder / "pool.lock")

@@ -17,7 +17,7 @@ from tasks.system.output import bind_current_context, show_progress
 
 @dataclass(frozen=True)
 class ProgressMonitor:
-    """Functions that return the cache's hit rate and (`took`) the seconds that each output took."""
+    """Functions for the progress: `hit_rate` of the compiler cache, `took` (output → seconds)."""
 
     hit_rate: Callable[[], float | None] = lambda: None
     took: Callable[[], Mapping[str, float]] = dict
@@ -66,8 +66,8 @@ def report_build_progress(
 class _ProgressReporter:
     """The progress display of one command. `lock` protects it, because two threads use it.
 
-    While Ninja counts steps, the display shows only Ninja's lines and no compiler output. A line
-    that begins with `--` is from CMake and means that Ninja has ended, even before its last step.
+    From Ninja's first step to its last, the display shows only Ninja's lines, not those of
+    compilers. A line that begins with `--` is from CMake: Ninja has then ended, even if early.
     `before_first` is True in a build until Ninja has finished its first step.
     """
 

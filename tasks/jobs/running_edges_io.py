@@ -20,11 +20,11 @@ _COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # programs of GCC and clang
 
 @dataclass(frozen=True)
 class JobsSnapshot:
-    """The jobs at one moment. They hold `least` to `most` tokens.
+    """The jobs at one moment, which hold at least `least` and at most `most` tokens.
 
     `ninjas` is how many Ninja processes use the jobserver, and `idle` how many of these run no job.
-    Each may run one job without a token. `unsure` is True if a make runs, which may hold more
-    tokens.
+    Only a range is known, because each Ninja may run one job without a token. `unsure` is True if
+    a make runs, which may hold further tokens.
     """
 
     jobs: tuple[Job, ...]
@@ -120,7 +120,7 @@ class RunningEdges:
         self._inspect_process(pid, now)
 
     def _inspect_process(self, pid: int, now: float) -> None:
-        """Classify a process by its command line (that of its parent until exec)."""
+        """Classify a process by its command line, which is its parent's until it calls exec."""
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
             command = " ".join(processes.read_arguments(pid))

@@ -26,7 +26,7 @@ _CLOCK_RESOLUTION_NS = 2_000_000_000  # ns: the coarsest clock resolution of a f
 
 @dataclass(frozen=True)
 class _UntrackedCache:
-    """The untracked files `names` for `commit`, and the times of git's files and of the folders."""
+    """The untracked files `names`; outdated if `commit` or a time in `git` or `folders` changed."""
 
     commit: str
     git: list[str]
@@ -35,7 +35,7 @@ class _UntrackedCache:
 
 
 def _list_untracked_files(tree: PurePath, cache: PurePath | None) -> list[str]:
-    """Return the untracked files from an up-to-date file `cache` or, without it, from git."""
+    """Return the untracked files: from the file `cache` if it is up to date, otherwise from git."""
     commit = read_head_commit(Path(tree)) if cache else ""
     cached = _read_cache(cache) if cache else None
     if (
@@ -125,7 +125,7 @@ def is_clean(folder: PurePath) -> bool:
 
 
 def capture_git_output(tree: PurePath, *args: str, what: str = "read the checkout") -> str:
-    """Return the output of a short git command in `tree`. Error messages call it `what`."""
+    """Return the output of a short git command in `tree`; `what` describes it in errors."""
     return shell.capture_output(build_git_command(*args, what=f"{what} {tree}", at=tree))
 
 

@@ -24,7 +24,7 @@ _CLONE_RETRY = re.compile(r"Failed to clone '(?P<what>.*)'\. Retry scheduled")
 
 @dataclass(frozen=True)
 class Clone:
-    """A managed clone in the folder `tree`, in which `ref` of the repository `url` is requested."""
+    """A clone that torchyard manages in `tree`, with `ref` of the repository `url` to check out."""
 
     tree: Path
     url: str
@@ -108,7 +108,7 @@ def _build_missing_ref_error(clone: Clone, where: str) -> FetchError:
 
 
 def is_at_ref(dest: PurePath, url: str, ref: str, submodules: bool = True) -> bool:
-    """Return True if a checkout in `dest` has finished with the same URL, ref and `submodules`."""
+    """Return True if `dest` has a finished checkout for this `url`, `ref` and `submodules`."""
     clone = Clone(Path(dest), url, ref, submodules, None)
     return checkout_state.is_checkout(dest) and clone.read_config("checkout") == clone.request_line
 
@@ -142,8 +142,8 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
 def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool) -> None:
     """Check out `commit` in place of the current commit `head` ("" if there is none).
 
-    Raises `LostEditsError` if there are uncommitted edits. After an `interrupted` checkout, files
-    only look edited; they are saved in a ref and overwritten.
+    Raises `LostEditsError` if there are uncommitted edits. If `interrupted` is True, the changes
+    are from an interrupted checkout: they are saved in a ref and overwritten.
     """
     if head:
         clone.run_git("update-ref", f"refs/torchyard/left/{head}", head, what="keep the commit")
@@ -223,7 +223,7 @@ def _read_git_config(tree: PurePath, key: str) -> str:
 
 
 def _copy_repository(dest: Path, source: Path) -> None:
-    """Copy the objects of a git folder to the new repository `dest`; store the HEAD as a ref."""
+    """Copy a git folder's objects to the new repository `dest`, with a ref to its HEAD commit."""
 
     def link_or_copy(original: str, target: str) -> None:
         if "objects" in Path(original).parts:  # git never modifies these files
@@ -307,7 +307,7 @@ def _can_connect(host: str, port: int, timeout: float) -> bool:
 
 
 def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Return the submodules that are missing, partly updated, or still as in the commit `seen`."""
+    """Return outdated submodules: missing, partly updated, or unchanged since the commit `seen`."""
     if not (Path(tree) / ".gitmodules").exists():
         return ()
     entries: list[str] = []

@@ -67,7 +67,10 @@ def is_local_url(url: str) -> bool:
 
 
 def retry_git_action(url: str, action: Callable[[], None]) -> None:
-    """Run an action up to three times. Raise `FetchError` if all failures are temporary."""
+    """Run an action, up to three times if it fails for a temporary reason.
+
+    If the last attempt fails as well, raises `FetchError`. Other errors are raised at once.
+    """
 
     def find_retry_reason(error: Exception) -> str:
         if not isinstance(error, errors.CommandFailedError) or _PERMANENT_FAILURE.search(
@@ -86,7 +89,7 @@ def retry_git_action(url: str, action: Callable[[], None]) -> None:
 
 
 def build_fetch_error(url: str, error: errors.CommandFailedError) -> errors.FetchError:
-    """Return the error for a failed fetch; the hint is different in offline mode."""
+    """Return the error for a failed fetch; in offline mode, it says that the bundle lacks `url`."""
     message = f"git cannot fetch {url}: {error.message}"
     hint = (
         "check the URL, the network and the proxy, or set a mirror in the settings (mirrors); "
@@ -119,6 +122,6 @@ def guard_local_edits(tree: PurePath, action: Callable[[], None]) -> None:
 def build_lost_edits_error(
     tree: PurePath, message: str, stash: str = "stash"
 ) -> errors.LostEditsError:
-    """Return the error for a step that would lose edits. The hint has the git command `stash`."""
+    """Return the error for a step that would lose edits; `stash` is git's command to save them."""
     hint = f"commit your changes, or run git -C {tree} {stash}; then run the same command again"
     return errors.LostEditsError(message, location=str(tree), hint=hint)

@@ -189,7 +189,7 @@ def save_changes_in_ref(inner: Path) -> None:
 
 
 def _restore_missing_files(inner: Path, names: Sequence[str], edited: list[str]) -> None:
-    """Restore the missing files `names`; raise `LostEditsError` if any is edited or not in HEAD."""
+    """Restore files from HEAD; raise `LostEditsError` if HEAD lacks one or others are `edited`."""
     committed = checkout_state.list_git_entries(inner, "ls-tree", "-r", "--name-only", "HEAD")
     if edited or not set(names) <= set(committed):
         raise LostEditsError(
@@ -219,7 +219,7 @@ def _read_recorded_commit(tree: Path, inner: Path) -> str:
 
 
 def _remove_blocking_files(tree: Path, inner: Path) -> None:
-    """Remove untracked files that block a checkout and are empty or equal to its files."""
+    """Remove untracked files that block a checkout, if empty or equal to the files to write."""
     try:
         commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")
@@ -317,7 +317,7 @@ def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterato
 
 
 def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return `paths` without submodules whose commit the user changed after the interruption."""
+    """Return `paths` without those whose commit the user changed after an interrupted update."""
     if not (note := read_update_note(tree)):
         return tuple(paths)
     unchanged = {path for _, path, _ in checkout_state.list_submodule_status(tree)}
@@ -364,7 +364,7 @@ def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
 
 
 def _clear_folder(place: Path, until: float, *, last: str) -> None:
-    """Remove a folder (the entry `last` at the end); only rename it if changed after `until`."""
+    """Remove a folder, ending with its entry `last`; if changed after `until`, only rename it."""
     if not place.is_dir() or not files.has_content(place):
         return
     if all(path.lstat().st_mtime <= until for path in place.rglob("*")):

@@ -129,7 +129,7 @@ def find_conflicts(tree: PurePath) -> MergeConflicts | None:
 
 
 def require_merged(tree: PurePath, where: str) -> None:
-    """Raise an error with location `where` on conflicts; warn of an unfinished git operation."""
+    """Raise an error for conflicts (`where` is its location); warn of an unfinished operation."""
     if conflicts := find_conflicts(tree):
         raise TorchyardError(f"in {tree} {conflicts}", location=where, hint=conflicts.hint)
     if not checkout_state.is_checkout(top := Path(tree)):
@@ -149,7 +149,7 @@ def _find_operation(repository: Path) -> str:
 
 
 def _build_conflict_hint(repository: Path) -> str:
-    """Return a hint to finish or undo git's operation or, without one, to resolve the conflicts."""
+    """Return a hint to resolve the conflicts, and to finish or undo a merge or other operation."""
     git, operation = f"git -C {_quote_folder(repository)}", _find_operation(repository)
     if not operation:
         return f"resolve the conflicts, then run {git} add FILE; {git} status lists the files"
@@ -267,7 +267,7 @@ def _copy_with_parents(source: Path, target: Path) -> None:
 
 
 def _remove_backup(folder: Path) -> None:
-    """Remove the backup folder: first its list, because without the list nothing is restored."""
+    """Remove a backup folder, its list first: a backup without a list is never restored."""
     (folder / _BACKUP_LIST).unlink(missing_ok=True)
     files.remove_owned(folder)
 
@@ -282,7 +282,7 @@ def can_apply_patch(tree: PurePath, patch: PurePath, *, reverse: bool = False) -
 
 
 def is_as_committed(tree: PurePath, patch: Path) -> bool:
-    """Return True if all files of a patch are as committed; False if `tree` is not a checkout."""
+    """Return True if no file of a patch differs from HEAD; False if `tree` is not a checkout."""
     if not checkout_state.is_checkout(tree):
         return False
     submodules = [path for path, _ in checkout_state.list_checked_out_submodules(tree)]

@@ -28,7 +28,7 @@ class HostQuery:
 
 @dataclass(frozen=True)
 class HostPin:
-    """The content of host.json: the host facts, and the settings `asked` used to find them."""
+    """The content of host.json: the host facts, and `asked`, the settings that led to them."""
 
     asked: HostQuery
     host: Host

@@ -58,7 +58,7 @@ class ChosenToolset:
 
     @property
     def setup_name(self) -> str:
-        """Return a name of the toolset that stays the same while cl.exe stays the same."""
+        """Return a name made of the Visual Studio release and the compiler's version."""
         release = format_major_minor(self.installation.version)
         toolset = format_major_minor(self.cl.version)
         return f"vcvarsall x64 of {self.installation.name} {release}, toolset {toolset}"
@@ -116,7 +116,7 @@ def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
 
 @dataclass(frozen=True)
 class _ToolsetCandidate:
-    """A toolset to choose from. Messages have `name` or, if it is "", the installation's name."""
+    """A toolset to choose from; `name` is its name in messages, "" for that of the installation."""
 
     installation: VisualStudioInstallation
     version: str
@@ -232,7 +232,7 @@ def capture_msvc_environment(toolset: ChosenToolset) -> MsvcEnvironment:
 
 
 def build_clean_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` with telemetry disabled and PATH reduced to the system folders (for reg.exe)."""
+    """Return `env` for vcvarsall: without telemetry, and with only the system folders in PATH."""
     root = {name.upper(): value for name, value in env.items()}.get("SYSTEMROOT", r"C:\Windows")
     system = rf"{root}\System32"
     path = (system, root, rf"{system}\Wbem", rf"{system}\WindowsPowerShell\v1.0")
@@ -249,7 +249,7 @@ def find_sdk_header(captured: MsvcEnvironment | None) -> str:
 
 
 def _run_cmd(toolset: ChosenToolset, output: str, line: str, encoding: str) -> str:
-    """Run a cmd line in the folder of vcvarsall.bat; `output` is /u for UTF-16, /a for ANSI."""
+    """Run a cmd line in vcvarsall's folder. `output` (/u: UTF-16, /a: ANSI) must fit `encoding`."""
     env = build_clean_environment(shell.build_host_env())
     argv = (env.get("COMSPEC", "cmd.exe"), "/d", output, "/s", "/c", line)
     # `line` does not contain this folder: cmd could interpret characters of its name

@@ -37,7 +37,7 @@ def query_driver(*, run: bool = True) -> NvidiaDriver:
 
 
 def _has_nvml() -> bool:
-    """Return False on Linux without NVML, so that the slow import of pynvml can be skipped."""
+    """Return True if pynvml (slow to import) may work: on Linux, only if NVML can be loaded."""
     with contextlib.suppress(OSError):
         return sys.platform != "linux" or bool(ctypes.CDLL(_NVML_LIBRARY))
     return False
@@ -53,7 +53,7 @@ def _query_nvml(nvml: Any) -> NvidiaDriver:
 
 
 def _read_gpu(nvml: Any, index: int) -> Gpu | None:
-    """Return a GPU, `None` if it does not answer. Shared system memory counts as 0 MiB."""
+    """Return a GPU, with 0 MiB if NVML cannot read its memory; `None` if it does not answer."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         name = _decode_text(nvml.nvmlDeviceGetName(handle))
@@ -76,7 +76,7 @@ def _decode_text(value: str | bytes) -> str:
 
 
 def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
-    """Return what nvidia-smi reports; if nvidia-smi fails, only NVML's error `trouble`."""
+    """Return what nvidia-smi reports or, if it fails, a result with only NVML's error `trouble`."""
     argv = (shutil.which("nvidia-smi") or _WSL_PROGRAM, *_QUERY_OPTIONS)
     text = shell.try_capture(*argv, what="ask nvidia-smi for GPUs", timeout=_NVIDIA_SMI_TIMEOUT)
     if text is None:
@@ -87,7 +87,7 @@ def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
 
 
 def _parse_gpu_row(line: str) -> Gpu | None:
-    """Parse a row such as `NVIDIA GeForce RTX 5090, 12.0, 32607 MiB`; None without capability."""
+    """Parse `NVIDIA GeForce RTX 5090, 12.0, 32607 MiB`; `None` without a compute capability."""
     name, capability, memory = ([part.strip() for part in line.rsplit(",", 2)] + ["", ""])[:3]
     if not re.fullmatch(r"\d+\.\d+", capability):
         return None

@@ -21,7 +21,7 @@ _IDENTIFIED_TOOLS = ("toolchain.cc", "toolchain.cxx", "toolchain.nvcc", "toolcha
 
 
 def resolve_tool_identity(name: str, value: str) -> str:
-    """For a tool (`toolchain.cxx`), return version and real path. Otherwise, return `value`."""
+    """Return a setting's `value` or, for a tool (`toolchain.cxx`), its version and real path."""
     if name == "toolchain.tree":
         return os.path.realpath(value)
     if name not in _IDENTIFIED_TOOLS:

@@ -48,7 +48,7 @@ def _explain_escape(member: ArchiveMember, links: Collection[str | None]) -> str
 def _resolve_inside(
     name: str, start: PurePosixPath = _ARCHIVE_TOP, links: Collection[str | None] = ()
 ) -> str | None:
-    """Return the normalized path of `name` in `start`, `None` for paths outside or in a link."""
+    """Return the path of `name` in `start`; `None` if it leaves the archive or crosses a link."""
     if PureWindowsPath(name).anchor or PurePosixPath(name).is_absolute():
         return None
     parts = [part.casefold() for part in start.parts]

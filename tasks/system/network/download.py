@@ -19,7 +19,7 @@ _CONNECTION_ERRORS = (OSError, http.client.HTTPException)
 def download_file(
     source: str, dest: PurePath, sha256: str | None, log: PurePath | None = None
 ) -> Path:
-    """Download to `dest`, unless `dest` has this sha256. Raise `FetchError` for another sha256."""
+    """Download to `dest`, unless it already has this sha256. Verify the sha256, if one is given."""
     target, is_url = Path(dest), "://" in source or source.startswith("file:")
     url = source if is_url else Path(source).absolute().as_uri()
     if urlsplit(url).scheme not in ("https", "http", "file"):
@@ -71,7 +71,7 @@ def _download_with_retries(url: str, part: Path, sha256: str | None, log: PurePa
     def explain_retry(error: Exception) -> str:
         """Return the reason for a retry; "" if a retry cannot help.
 
-        A wrong digest may be a transfer error, but a repeated one means a wrong file on the server.
+        A wrong digest is retried unless it repeats, which means that the server has a wrong file.
         """
         if isinstance(error, _WrongDigestError):
             is_repeated = error.found in seen_digests or url.startswith("file:")

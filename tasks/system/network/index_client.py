@@ -42,7 +42,7 @@ _NETRC_HOST, _NETRC_WORD = re.compile(r"[\w.-]+"), re.compile(r'(?!")[!-\[\]-~]+
 
 
 class _Logins(dict[str, tuple[str, str]]):
-    """The logins for a netrc file: host → (user, password)."""
+    """The logins to write to a netrc file: host → (user, password)."""
 
     def add_login(self, host: str, user: str, password: str) -> bool:
         """Add a login; return False if netrc cannot express it or the host has another login."""
@@ -66,7 +66,7 @@ class _Logins(dict[str, tuple[str, str]]):
         return _LOGIN_URL.sub(strip_url, text)
 
     def is_stripped(self, text: str) -> bool:
-        """Return True if `text` has no secret. The user name of a collected login is no secret."""
+        """Return True if `text` has no secret. User names of this object's logins are allowed."""
 
         def remove_user_name(url: re.Match[str]) -> str:
             user, _ = self.get(url["host"].lower(), ("", ""))
@@ -329,7 +329,7 @@ def run_index_client(
 
 
 def find_pip_file_defaults() -> frozenset[str]:
-    """Return the variables in `CLIENT_DEFAULTS` that would override a key in a user's pip file."""
+    """Return the variables in `CLIENT_DEFAULTS` for which a pip file of the user has a value."""
     read = package_indexes.read_pip_file_setting
     return frozenset(name for name, keys in _PIP_FILE_KEYS.items() if read(*keys))
 

@@ -154,7 +154,7 @@ _MIRRORS_VARIABLE = "_TORCHYARD_MIRRORS"
 
 
 def set_index_mirrors(mirrors: Mapping[str, str]) -> None:
-    """Let uv and pip use these mirrors from now on. A default index of the user is kept."""
+    """Let uv and pip use these mirrors from now on, but keep a default index that the user set."""
     os.environ[_MIRRORS_VARIABLE] = json.dumps(dict(mirrors))
     index = apply_index_mirror(DEFAULT_INDEX, mirrors)
     if index != DEFAULT_INDEX and not find_uv_index():
@@ -172,7 +172,7 @@ def build_extra_index_options(index: str) -> tuple[str, ...]:
 
 
 def build_only_index_options(index: str) -> tuple[str, ...]:
-    """Return the options to use only this index: none for "", the default index."""
+    """Return the options to use only this index; () if `index` is "", the default index."""
     options = build_extra_index_options(index)
     if "--find-links" in options:
         return ("--no-index", *options)
