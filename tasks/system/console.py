@@ -63,7 +63,7 @@ class Console:
         self._lock = threading.RLock()  # stages begin and end in several threads
 
     def print_header(self) -> None:
-        """Print the header (profile, targets, torch, ...) and the warnings on the first call."""
+        """Print the header (profile, targets, ...) and the warnings; later calls do nothing."""
         if self._headed or self.plan is None:
             return
         self._headed = True
@@ -155,12 +155,12 @@ class Console:
             self._write_status_line("Up to date", f"nothing to do ({elapsed})")
 
     def _find_current_stage(self) -> _RunningStage | None:
-        """Return the running stage of the current output, the newest if the output has no stage."""
+        """Return the stage that prints the current output or, if no stage does, the newest one."""
         name = read_output_stage() or next(reversed(list(self._works)), "")
         return self._works.get(name)
 
     def _complete_line(self, text: str) -> str:
-        """Add the profile to commands in `text` and, if several stages run, prefix the stage."""
+        """Add the profile to commands in `text`; if several stages run, name the stage in front."""
         text = add_profile_argument(text, self.profile) if self.profile else text
         work = self._find_current_stage() if len(self._works) > 1 else None
         return f"{work.subject.rpartition(':')[2]}: {text}" if work else text

@@ -35,10 +35,7 @@ def find_scripts_folder(venv: PurePath) -> Path:
 
 
 def build_program_path(scripts: PurePath, name: str) -> Path:
-    """Return the path of the program `name` in the folder `scripts`.
-
-    On Windows, the path ends in `.exe`, because Python 3.11 does not add this suffix.
-    """
+    """Return the path of the program `name` in the folder `scripts`, with `.exe` on Windows."""
     return Path(scripts) / (f"{name}.exe" if sys.platform == "win32" else name)
 
 
@@ -48,7 +45,7 @@ def find_venv_python(venv: PurePath) -> Path:
 
 
 def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
-    """Create a venv with pip for the interpreter `base`. If `uv` is `None`, run the module venv."""
+    """Create a venv that contains pip: run uv or, if `uv` is `None`, the module venv of `base`."""
     argv = build_venv_argv(venv, base, uv)
     try:
         index_client.run_index_client(argv, "create the build environment", log)  # uv fetches pip
@@ -76,7 +73,7 @@ def find_site_packages(python: str) -> Path:
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """An installed package. `is_file` is True for a package from a file or URL."""
+    """An installed package. `is_file` is True if it came from a file or URL, not from an index."""
 
     name: str
     version: str
@@ -91,7 +88,7 @@ class InstalledPackage:
 
 
 def find_site_folder(venv: PurePath) -> Path:
-    """Return the site-packages folder of a managed environment without starting a process."""
+    """Return a venv's site-packages folder without starting its interpreter."""
     return next(list_site_folders(venv), Path(venv) / "lib")
 
 
@@ -152,7 +149,7 @@ _MISSING_DRIVER = re.compile(
 
 @dataclass(frozen=True)
 class ImportResult:
-    """The output `lines` of an import. `problem` is the text of the exception, "" on success."""
+    """The result of an import, with its output `lines`. `problem` says why it failed, or is ""."""
 
     lines: tuple[str, ...]
     problem: str = ""

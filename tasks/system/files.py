@@ -26,7 +26,7 @@ _SPACE_HINT = "free some disk space, or put the checkout on a larger disk"
 
 
 def remove_tree(target: Path, last: str) -> None:
-    """Remove a folder with all its contents, and the entry named `last` after all others."""
+    """Remove a folder and its contents. The entry `last` is removed after all other entries."""
 
     def retry_as_writable(function: Any, name: str, _: object) -> None:
         Path(name).chmod(stat.S_IWRITE)
@@ -78,14 +78,14 @@ def find_free_path(folder: Path, prefix: str = "") -> Path:
 
 
 def require_minimum_space(folder: PurePath, what: str) -> None:
-    """Raise `NoSpaceError` if the disk is too full to start a build. `what` begins the message."""
+    """Raise `NoSpaceError` with a message about `what` if the disk is too full for any build."""
     require_disk_space(folder, STARTED_BUILD_MIB[0], f"{what}, at the very least,")
 
 
 def require_disk_space(folder: PurePath, needed_mib: int, what: str, where: str = "") -> None:
-    """Raise `NoSpaceError` if `what` needs more than the free space on the disk of `folder`.
+    """Raise `NoSpaceError` if the disk of `folder` has less than `needed_mib` MiB of free space.
 
-    The location in the error is `where`, or `folder` if `where` is "".
+    The error says that `what` needs the space. Its location is `where` or, if that is "", `folder`.
     """
     free = shutil.disk_usage(find_existing_ancestor(folder)).free // 2**20
     if free < needed_mib:
@@ -224,7 +224,7 @@ def remove_owned(path: PurePath) -> None:
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
-    """Remove the entries `first` of a folder, then all others except `but`, tag and lock file."""
+    """Empty a folder: remove `first` before other entries; keep `but`, the tag and lock files."""
     path = Path(folder)
     if not is_marked(path):
         message = "torchyard does not empty this folder: torchyard did not create it"

@@ -18,7 +18,7 @@ _PYTHON_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
 def find_interpreter(requested: str) -> Interpreter:
-    """Return the Python of a name, version or path; "auto" is the base Python of doit's venv."""
+    """Find a Python by name, version or path; "auto" is the one that doit's venv was made from."""
     path = _find_base_python() if requested == "auto" else _find_python(requested)
     query = (
         "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable); "
@@ -34,7 +34,7 @@ def find_interpreter(requested: str) -> Interpreter:
 
 
 def read_interpreter(requested: str) -> Interpreter:
-    """Return the requested Python without starting it. The default for its version is doit's."""
+    """Return the requested Python without starting it. If its version is unknown, assume doit's."""
     running_version = ".".join(map(str, sys.version_info[:3]))
     if requested == "auto":
         path, version = Path(_find_base_python()), running_version

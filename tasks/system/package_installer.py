@@ -65,7 +65,7 @@ class InstallOptions:
 
 @dataclass(frozen=True)
 class PackageInstaller:
-    """An installer for `python`: uv, or pip if `uv` is `None`. `target` is the option --target."""
+    """An installer for `python`: uv, or pip if `uv` is `None`. It installs to `target`, if set."""
 
     python: str
     uv: str | None
@@ -154,7 +154,7 @@ class DigestLister:
     log: PurePath
 
     def find_digests(self, packages: Iterable[InstalledPackage], index: str = "") -> LockedPackages:
-        """Return the sha256 digests of packages by pin, as in `index` and the default index."""
+        """Return the sha256 digests in `index` and the default index, by the pin of a package."""
         requested = {package.name: package for package in packages}
         if not requested:
             return {}
@@ -177,7 +177,7 @@ class DigestLister:
 
 
 def _select_digests(installed: InstalledPackage, listed: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the digests of the compatible wheels, or of the sdist, or of all files."""
+    """Return the digests of the compatible wheels, else of the sdist, else of the other wheels."""
     wheels = list(listed.get("wheels", ()))
     sdists = [listed["sdist"]] if "sdist" in listed else []
     compatible = [wheel for wheel in wheels if installed.tags & _parse_wheel_tags(wheel)]

@@ -1,4 +1,4 @@
-"""End a child's POSIX process group with signals. If the child failed, end its session."""
+"""End a child's process group and, if the child failed, its whole session. POSIX only."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ POPEN_OPTIONS: dict[str, Any] = {"start_new_session": True}
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """Do nothing: `POPEN_OPTIONS` start a child in its own group, and servers leave it."""
+    """Do nothing, because `POPEN_OPTIONS` have put the child in a new process group."""
 
 
 def end_child(child: Popen[str], grace: float) -> None:

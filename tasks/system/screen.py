@@ -21,7 +21,7 @@ _MIN_COLUMNS = 40
 
 
 def read_terminal_width(most: int = PROSE_COLUMNS, piped: int = PROSE_COLUMNS) -> int:
-    """Return COLUMNS or the terminal's width, at most `most`; if both are missing, `piped`."""
+    """Return COLUMNS, else the terminal's width, else `piped`; at most the larger parameter."""
     columns = shutil.get_terminal_size((piped, 24)).columns
     return max(min(columns, max(most, piped)), _MIN_COLUMNS)
 
@@ -65,7 +65,7 @@ def print_status_rows(rows: Sequence[tuple[str, str, str]]) -> None:
 
 
 def format_for_stderr(text: str, before: int = 0) -> str:
-    """Wrap an error message for a terminal. A prefix takes `before` columns of the first line."""
+    """Wrap an error message for a terminal, which shows it after a prefix of `before` columns."""
     if not sys.stderr.isatty():
         return text
     first, end, following = text.partition("\n")
@@ -84,7 +84,7 @@ _ASCII_FALLBACKS |= {"“": '"', "”": '"', "’": "'"}
 
 
 def _replace_unencodable(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Handle an encoding error: return a substitute or the original byte, and the next index."""
+    """Return a substitute for a character that cannot be encoded, and the index after it."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     sign, end = error.object[error.start], error.start + 1
@@ -199,7 +199,7 @@ class Screen:
         return shutil.get_terminal_size()
 
     def _is_foreground(self) -> bool:
-        """Return False in a background job, because the last line is then the shell's prompt."""
+        """Return False in a background job, whose live lines would overwrite the shell's prompt."""
         try:
             return os.tcgetpgrp(self.out.fileno()) in (0, os.getpgrp())
         except (OSError, AttributeError):

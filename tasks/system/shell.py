@@ -76,7 +76,7 @@ def stop_commands_when(stopped: Callable[[], bool]) -> Iterator[None]:
 
 
 def build_host_env() -> dict[str, str]:
-    """Return a child's environment: the allowed variables of the user, and English messages."""
+    """Return a child's environment: selected variables of the user, with messages in English."""
     env = {name: value for name, value in os.environ.items() if _is_passed_variable(name, value)}
     # Python on Windows would write to a pipe in the machine's code page
     if _IGNORES_CASE:
@@ -125,8 +125,9 @@ def run_command(
 ) -> None:
     """Run a command. Write each line of its output to the log, and pass the line to `on_line`.
 
-    The event `stop` ends the command as failed. Raises `CommandFailedError` with the first error of
-    the log, or `MissingToolError` if the program does not exist.
+    If the event `stop` is set, the command is ended and counts as failed. Raises
+    `CommandFailedError` with the first error of the log, or `MissingToolError` if the program does
+    not exist.
     """
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     unwritten: deque[str] = deque(maxlen=_MAX_UNWRITTEN_LINES)
@@ -262,7 +263,7 @@ def _open_log(command: Command) -> Iterator[IO[str]]:
 def _build_command_error(
     command: Command, code: int, tail: Sequence[str], offset: int = 0, unwritten: Iterable[str] = ()
 ) -> errors.CommandFailedError:
-    """Return the error of a failed command, with the first error in the output or the last line."""
+    """Return the exception for a failed command. It has the first error, else the last line."""
     from tasks.diagnosis.failure_matches import ParsedLog  # noqa: PLC0415 - only where it failed
     from tasks.diagnosis.first_error import find_error_or_last_line  # noqa: PLC0415
 
@@ -284,7 +285,7 @@ def _build_command_error(
 def _read_output(
     log: PurePath | None, offset: int, tail: Iterable[str], unwritten: Iterable[str]
 ) -> list[RawLine]:
-    """Return the log from byte `offset` on and `unwritten`, or `tail` if the log is empty."""
+    """Return the log from byte `offset` on plus `unwritten`; if this part is empty, `tail`."""
     from tasks.diagnosis.log_io import read_log  # noqa: PLC0415 - only where something failed
     from tasks.diagnosis.log_lines import RawLine  # noqa: PLC0415
 

@@ -47,13 +47,13 @@ def guard_standard_streams() -> None:
 
 
 def compute_exit_code(code: int | None) -> int | None:
-    """Return `code`, or 1 if only a write to standard output failed."""
+    """Return a nonzero `code`; otherwise 1 if a write to standard output failed, else 0."""
     sys.stdout.flush()
     return code or int(bool(_write_failures))
 
 
 def _build_guarded_stream(stream: TextIO | None, number: int) -> TextIO:
-    """Return a stream with guarded writes. A Windows console or a test's stream is unchanged."""
+    """Return `stream` with guarded writes; do not change a Windows console or a test's stream."""
     guarded = _GuardedStream(number, "w", closefd=False)
     if stream is None:
         return io.TextIOWrapper(io.BufferedWriter(guarded), "utf-8", "backslashreplace")

@@ -88,7 +88,7 @@ class _JobLimits(ctypes.Structure):
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """Resume a suspended child, in a job unless it `serves`, because servers cannot leave a job."""
+    """Put a suspended child in a job and resume it; if `serves` is True, only resume it."""
     process = int(child._handle)  # type: ignore[attr-defined]
     try:
         if not serves:

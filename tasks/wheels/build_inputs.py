@@ -82,7 +82,7 @@ def add_source_date(env: Mapping[str, str], date: int) -> dict[str, str]:
 
 
 def redact_json(value: Json, folders: Mapping[str, str], name: str = "") -> Json:
-    """Replace secrets in `value`, and paths as in `folders`. `name` is the key of `value`."""
+    """Replace secrets in `value` (its key is `name`) by ***, and paths by the text in `folders`."""
     if is_secret_name(name):
         return "***"
     match value:

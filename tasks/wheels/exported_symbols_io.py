@@ -20,7 +20,7 @@ _FORMAT_SYMBOL = re.compile(rb"__(?:NULL_)?IMPORT_DESCRIPTOR|\x7f")
 
 
 def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
-    """Return the symbols that a library exports, None for other formats (a DLL, or on macOS).
+    """Return the symbols that an ELF or Windows import library exports, `None` for other formats.
 
     Symbols in an anonymous namespace and instantiations of C++ standard library templates are
     omitted, because no other library depends on them, and they would change the ABI fingerprint.
@@ -41,7 +41,7 @@ def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
 
 
 def demangle_symbol(name: str) -> tuple[str, str]:
-    """Return the demangled symbol with parameters and without; `name` twice if c++filt fails."""
+    """Return the demangled `name`, with and without parameters, or unchanged if c++filt fails."""
 
     def run_cxxfilt(*options: str) -> str:
         command = Command(("c++filt", *options, name), env, "demangle a symbol", timeout=10)

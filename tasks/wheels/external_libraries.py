@@ -26,7 +26,8 @@ class TargetEnvironment:
 
     `requires` are the wheel's requirements. `system` has the libraries of every manylinux system,
     `windows` the DLLs of Windows and Python; `None` means unknown. `against` is the torch version
-    that an extension was built against. `cuda` are the CUDA major versions of needed libraries.
+    that an extension was built against. `is_torch` is True for the wheel of torch itself. `cuda`
+    are the CUDA major versions of needed libraries.
     """
 
     requires: Sequence[Requirement]
@@ -39,7 +40,10 @@ class TargetEnvironment:
 
 @dataclass(frozen=True)
 class ExternalLibrary:
-    """A library outside the wheel that the libraries `users` need. `by` says what provides it."""
+    """A library outside the wheel that the libraries `users` need.
+
+    `by` is what provides it if `status` is "passed"; otherwise `by` says what is wrong.
+    """
 
     name: str
     users: tuple[str, ...]

@@ -26,10 +26,10 @@ _SAFE_URL_CHARACTERS = {"uv": "/!$&'()*+,;:=@[]|^~", "pip": "/:" if os.name == "
 def _build_installer_files(
     own: Mapping[str, bytes], old: Iterable[PurePath], new: Path
 ) -> dict[str, bytes] | None:
-    """Return the files that pip or uv adds to dist-info (direct_url.json) for the wheel `new`.
+    """Return the files that pip or uv adds to dist-info for `new`, such as direct_url.json.
 
     `own` maps the file names in the old dist-info to contents. Returns `None` for an unknown
-    installer or format, and if direct_url.json names a wheel at none of the paths `old`.
+    installer or format, or if the old direct_url.json names none of the paths `old`.
     """
     contents = dict(own)
     installer = own.get("INSTALLER", b"").decode().strip()
@@ -46,7 +46,7 @@ def _build_installer_files(
 
 
 def _build_direct_url(present: bytes, installer: str, old: Iterable[PurePath], new: Path) -> bytes:
-    """Return direct_url.json (PEP 610) for `new`. Raises an error if `present` is not for `old`."""
+    """Return direct_url.json (PEP 610) for `new`; raise if `present` names no path in `old`."""
 
     def format_direct_url(wheel: PurePath, digest: str) -> bytes:
         path = f"/{wheel.as_posix().removeprefix('/')}"
@@ -122,8 +122,9 @@ class _StagedFiles:
 class WheelUpdate:
     """An update of the installation `here` from the wheel file `before` to the new file `wheel`.
 
-    Both wheels have been verified. `before` may have been installed from any of the paths `places`.
-    `scratch` is a temporary directory. `python` is the interpreter of the installation.
+    Both wheels have been verified. `places` are the paths at which the file `before` may have been
+    when it was installed. `scratch` is a temporary directory. `python` is the interpreter of the
+    installation.
     """
 
     here: InstalledWheel

@@ -14,7 +14,7 @@ from tasks.wheels.wheel_record import RecordRow
 
 @dataclass(frozen=True)
 class InstalledWheel:
-    """An installed distribution. `rows` has RECORD by path, `ending` the line ending of RECORD."""
+    """An installed distribution. `rows` are RECORD's rows by path; `ending` is its line ending."""
 
     site: Path
     info: Path
@@ -23,7 +23,7 @@ class InstalledWheel:
 
 
 def hash_installed_record(site: Path, name: str) -> str:
-    """Return the sha256 of a package's RECORD, or "" if `_find_record` finds no RECORD."""
+    """Return the sha256 of RECORD, "" if the package is missing, editable or installed twice."""
     record = _find_record(site, name)
     return files.read_artifact(record).sha256 if record else ""
 
@@ -37,7 +37,7 @@ def has_all_files(site: Path, name: str) -> bool:
 
 
 def find_unmodified_wheel(site: Path, name: str, digest: str) -> InstalledWheel | None:
-    """Return the distribution if no file is modified and `digest` is the sha256 of RECORD."""
+    """Return the distribution; `None` if it is modified or `digest` is not the sha256 of RECORD."""
     record = _find_record(site, name)
     if not record or not digest or files.read_artifact(record).sha256 != digest:
         return None
@@ -82,9 +82,9 @@ _COMPARED_FIELDS = {
 class WheelDifference:
     """The difference between an installed wheel and a new wheel, with paths as in RECORD.
 
-    `info` is the new dist-info directory, and `described` are its files. Of the other files,
-    `written` are new or changed, and `vanished` were removed. `rows` are the rows of the new wheel.
-    `kept` are the present rows of scripts and bytecode from the installer.
+    `info` is the new dist-info directory, and `described` are its files except RECORD. Of the other
+    files, `written` are new or changed, and `vanished` are only in the old wheel. `rows` are the
+    RECORD rows of the new wheel. `kept` are the rows of scripts and bytecode from the installer.
     """
 
     info: str

@@ -19,7 +19,7 @@ LibraryOrigin = Literal["wheel", "toolkit", "environment", "build", "system", "d
 
 @dataclass(frozen=True)
 class ExportedSymbols:
-    """A digest of a library's exported symbols. `cxx11_abi` is `None` if unknown or absent."""
+    """A digest of exported symbols. `cxx11_abi` is True for the C++11 ABI, `None` if unknown."""
 
     digest: str
     cxx11_abi: bool | None
@@ -70,7 +70,7 @@ class LinkageCache:
 
 @dataclass(frozen=True)
 class PatchedLibraries:
-    """The content of wheel-patched.json: new digests of libraries by old digest and new RPATH."""
+    """The content of wheel-patched.json: (old digest + new RPATH of a library) → new digest."""
 
     libraries: Mapping[str, str]
 
@@ -141,8 +141,8 @@ def sort_by_load_order(libraries: Mapping[str, Linkage]) -> list[str]:
 def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) -> list[LibraryNeed]:
     """Simulate how a process loads `libraries` in this order. Return what each library needs.
 
-    A library meets a need if the search of any loaded library finds it, because the order in which
-    Python opens libraries is unknown.
+    A needed library counts as found if the search of any loaded library finds it, because the order
+    in which Python opens libraries is unknown.
     """
     places: dict[str, str] = {}
     opened: dict[str, LoadedLibrary] = {}
@@ -188,7 +188,7 @@ def _list_candidate_paths(name: str, user: LoadedLibrary, search: LibrarySearch)
 
 
 def _expand_origin(one: LoadedLibrary, folders: Iterable[str]) -> Iterator[str]:
-    """Yield the absolute directories of an RPATH. Expand `$ORIGIN`, PyTorch's only variable."""
+    """Yield the absolute directories of an RPATH, with `$ORIGIN` expanded; skip relative ones."""
     origin = posixpath.dirname(one.place)
     for folder in folders:
         full = folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)

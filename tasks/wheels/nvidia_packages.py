@@ -24,9 +24,9 @@ _MIN_VERSION_PARTS = 3  # minimum number of parts in a version
 class NvidiaPackage:
     """A package of NVIDIA. `name` is the package name without `nvidia-` and `-cu12`.
 
-    `extra` is the extra of cuda-toolkit that installs the package, if any. `numbered` says what the
-    file names of the libraries end in: "whole" is the package version, "begin" the beginning of the
-    version, and "not" another number.
+    `extra` is the extra of cuda-toolkit that installs the package, if any. `numbered` says which
+    number ends the libraries' file names: the package version ("whole"), the beginning of this
+    version ("begin"), or an unrelated number ("not").
     """
 
     name: str
@@ -121,7 +121,7 @@ def parse_library_majors(library: str) -> Collection[int]:
 
 
 def parse_distribution_majors(distribution: str) -> Collection[int]:
-    """Return the CUDA majors of a package: 12 for the suffix -cu12, all from 13 on otherwise."""
+    """Return the CUDA majors of a package: 12 for the suffix -cu12, 13 to 99 without a suffix."""
     match = re.search(r"-cu(\d+)$", distribution)
     return (int(match[1]),) if match else range(_SHARED_FOLDER_MAJOR, 100)
 
@@ -139,9 +139,9 @@ def is_in_package_folder(place: PurePosixPath) -> bool:
 def build_pinned_requirement(of: NvidiaPackage, cuda: str, file: str) -> str:
     """Return a requirement that installs the library `file` for the CUDA release `cuda`.
 
-    For `libcublas.so.12.4.5.8`, it is `nvidia-cublas-cu12==12.4.5.8`. A file name with the
-    beginning of the version allows all such versions. Without a version, any version for `cuda` is
-    allowed.
+    For `libcublas.so.12.4.5.8`, it is `nvidia-cublas-cu12==12.4.5.8`. If the file name has only the
+    beginning of the version, all versions with this beginning are allowed; if it has no version,
+    any version for `cuda` is allowed.
     """
     major, minor = cuda.split(".")[:2]
     numbers = _FILE_VERSION.search(file)

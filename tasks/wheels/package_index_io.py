@@ -61,7 +61,7 @@ def read_indexed_files(index: PurePath) -> dict[str, IndexFile]:
 
 
 def add_wheel(index: PurePath, wheel: Path) -> IndexFile:
-    """Copy a wheel and its METADATA to the index. Return the entry for the project's page."""
+    """Copy a wheel and its METADATA to the index. Return the `IndexFile` to list on its page."""
     metadata = wheel_archive_io.read_wheel_metadata(wheel)
     artifact = files.read_artifact(wheel)
     place = Path(index) / "files" / wheel.name
@@ -123,7 +123,7 @@ def write_index(index: PurePath, templates: PurePath, listed: Collection[IndexFi
 
 
 def read_pending_removals(index: PurePath) -> dict[str, str]:
-    """Return the wheels to remove later, with the time when the last page dropped each wheel."""
+    """Return the wheels to remove later, each with the time since which no page lists it."""
     path = Path(index) / _REMOVAL_LIST
     if not path.is_file():
         return {}

@@ -89,7 +89,7 @@ def read_record(archive: ZipFile) -> dict[str, str]:
 
 
 def find_dist_info_file(archive: ZipFile, name: str) -> str:
-    """Return the path of the dist-info file `name`. Raises `BadArtifactError` unless one exists."""
+    """Return the path of the dist-info file `name`; raise if not exactly one exists."""
     suffix = f".dist-info/{name}"
     members = [one for one in archive.namelist() if one.count("/") == 1 and one.endswith(suffix)]
     if len(members) != 1:
@@ -105,7 +105,7 @@ def read_wheel_metadata(wheel: Path) -> str:
 
 
 def require_member_digest(member: ZipInfo, recorded: Mapping[str, str], wheel: PurePath) -> str:
-    """Return a member's RECORD digest, or "" for a directory, RECORD or a signature."""
+    """Return a member's RECORD digest. Only a directory, RECORD or signature may have none ("")."""
     name = member.filename
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:

@@ -29,7 +29,7 @@ _Outcome = tuple[CheckStatus, str, str]  # status, detail, remedy
 class RecordedWheel:
     """The wheel that a profile's manifest records, with the GPU architectures of each library.
 
-    If the profile did not build the wheel, `artifact` is `None`, and `why` is the reason.
+    If there is no such wheel, `artifact` is `None`, and `why` is the reason.
     """
 
     artifact: Artifact | None = None
@@ -132,7 +132,7 @@ def _format_library_archs(libraries: Mapping[str, Iterable[str]]) -> str:
 def _find_missing_code(
     wheel: WheelInfo, targets: Sequence[Arch], knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a message for each library without code for a target (in torch: only libtorch_cuda)."""
+    """Yield a message per library without code for a target. In torch, check only libtorch_cuda."""
     is_torch = wheel.name == "torch"
     checked = {n: i for n, i in wheel.images.items() if not is_torch or _KERNEL_LIBRARY in n}
     if targets and not checked and is_torch:

@@ -27,10 +27,10 @@ from tasks.wheels.provenance_documents import SBOM_PATH
 class WheelInfo:
     """The contents of a wheel. The keys of each `dict` are library paths.
 
-    `problem` describes a mismatch between RECORD and the members. `sbom` and `statement` are `None`
-    if missing, {} if unreadable. `dlls` has the DLLs that a Windows library needs, `images` the
-    images of a library with device code, `unreadable` the error messages. `system` has the
-    libraries of every Linux machine, `windows` of every Windows machine; `None` means unknown.
+    `problem` says why the wheel is invalid, "" if it is valid. `sbom` and `statement` are `None` if
+    missing, {} if unreadable. `dlls` are the DLLs that each Windows library needs. `images` has
+    only libraries with device code. `unreadable` has error messages. `system` are the libraries of
+    every Linux machine, and `windows` the DLLs of every Windows machine, `None` if unknown.
     """
 
     artifact: Artifact

@@ -22,7 +22,7 @@ SIGNATURE_FILES = ("RECORD.jws", "RECORD.p7s")  # signatures of the old RECORD
 
 
 def _list_replaced_members(archive: ZipFile, added: Iterable[str]) -> set[str]:
-    """Return the members that are not copied, because `_write_dist_info` replaces them."""
+    """Return the members to replace or omit: RECORD, signatures and the files `added`."""
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
     info = listing.removesuffix("RECORD")
     return {listing, *(f"{info}{name}" for name in (*added, *SIGNATURE_FILES))}
@@ -90,9 +90,9 @@ def compress_wheel(
 ) -> Mapping[str, str]:
     """Compress `wheel` in place, atomically, and return the RECORD digests by path.
 
-    Unchanged members are copied from `before`, the previous verified wheel; all others are
-    verified. Order, times and modes are kept. `added` has the contents of files to add to
-    dist-info. `instead` maps members to replacements. Raises `BadArtifactError`.
+    Unchanged members are copied from `before`, the previous verified wheel; the other members are
+    compared with RECORD. Order, times and modes are kept. `added` has the contents of files to add
+    to dist-info. `instead` maps members to replacements. Raises `BadArtifactError`.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
     previous = ZipFile(before) if before else nullcontext()
@@ -130,7 +130,7 @@ def _list_reusable_members(archive: ZipFile) -> Iterator[tuple[tuple[str, str], 
 
 
 def _copy_raw_member(out: ZipFile, member: ZipInfo, source: ZipFile, known: ZipInfo) -> bool:
-    """Copy the compressed data of `known` from `source` as `member`, if this is possible."""
+    """Copy the compressed data of `known` from `source` as `member`; return False if impossible."""
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
         return False
@@ -176,7 +176,7 @@ def _write_replacement(
 
 
 def _write_stream(out: ZipFile, info: ZipInfo, source: IO[bytes]) -> str:
-    """Write a member and return its digest. ZipFile.open must not change external_attr."""
+    """Write a member and return its digest. Restore external_attr, which ZipFile.open changes."""
     mode = info.external_attr
     with out.open(info, "w") as target:
         digest = wheel_archive_io.copy_and_hash(source, target)

@@ -13,7 +13,7 @@ from tasks.system.output import print_warning
 
 @dataclass(frozen=True)
 class WheelOrigin:
-    """The origin of the wheel `artifact`: the requested requirement (`asked`), and the source."""
+    """The origin of a wheel: the requirement `asked`, and a `source` such as an index URL."""
 
     asked: str
     source: str
