@@ -42,9 +42,9 @@ class BuildSnapshot:
     """The state of a build at one moment.
 
     `limit_mib` and `available_mib` describe the tightest memory limit. `idle` is how many jobs can
-    start without a new token. `most` is the maximum number of jobs on all machines, `local` on this
-    machine (0: no limit). `shown` has the memory peaks of finished jobs by job kind, in ascending
-    order. `since_grant` is the time in seconds since the last new token.
+    start with the jobserver tokens already granted, `since_grant` the time in seconds since the
+    last grant. `most` is the maximum number of jobs on all machines, `local` on this machine (0: no
+    limit). `shown` has the memory peaks of finished jobs by job kind, in ascending order.
     """
 
     limit_mib: int
@@ -59,7 +59,7 @@ class BuildSnapshot:
 
 @dataclass(frozen=True)
 class GovernorDecision:
-    """The number of jobs that may exist at once, including paused jobs, and the pids to pause."""
+    """The maximum number of jobs, including paused ones, and the pids of the jobs to pause."""
 
     jobs: int
     paused: frozenset[int] = frozenset()
@@ -102,7 +102,7 @@ class HeavyJob:
 
     @property
     def summary(self) -> str:
-        """Return memory and time, as in `4.6 GiB 3 min`. Small values are omitted."""
+        """Return `4.6 GiB 3 min`, or only the memory or the time if the other is small."""
         min_mib, min_seconds = _HEAVY_THRESHOLDS
         memory = text_formatting.format_size(self.mib) * (self.mib >= min_mib)
         age = text_formatting.format_rough_duration(self.seconds) * (self.seconds >= min_seconds)
@@ -145,7 +145,7 @@ class BuildActivity:
 
     @property
     def memory_shortage(self) -> str:
-        """Return text such as `memory is full (1.6 of 1.7 GiB), 5 compilers are paused`, or ""."""
+        """Describe a shortage of memory in one line; "" without a shortage."""
         use = f"{format_gib(self.used_mib)} of {format_gib(self.limit_mib)} GiB"
         paused = f"{self.paused} {'compiler is' if self.paused == 1 else 'compilers are'} paused"
         if not self.limit_mib or self.used_mib < _FULL_MEMORY_SHARE * self.limit_mib:
@@ -175,7 +175,7 @@ class BuildActivity:
 
 
 def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
-    """Return the two heavy jobs with the most GiB of memory, older ones first at equal GiB."""
+    """Return the two heavy jobs that use the most memory, preferring older jobs at equal GiB."""
     named = (job for job in jobs if job.output)
     measured = (HeavyJob(_find_name(job.output), job.resident_mib, job.age) for job in named)
     heavy = (job for job in measured if job.summary)

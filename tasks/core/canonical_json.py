@@ -41,7 +41,7 @@ def convert_to_json(value: Any) -> Json:
 
 
 def convert_to_redacted_json(value: Any) -> Json:
-    """Convert a value to JSON without credentials, because a new token must not rerun a stage."""
+    """Convert a value to JSON without credentials, so that a new password reruns no stage."""
     text = json.dumps(convert_to_json(value), ensure_ascii=False)
     redacted: Json = json.loads(redact_secrets(text))
     return redacted
@@ -72,7 +72,7 @@ def compute_text_sha256(text: str) -> str:
 
 
 def find_changes(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator[ValueChange]:
-    """Yield each changed value, also in nested mappings; `path` has the keys of both values."""
+    """Yield each changed value, also in nested mappings, with its keys appended to `path`."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}):
             old, new = before.get(name, ABSENT), after.get(name, ABSENT)

@@ -53,7 +53,7 @@ class CudaHome:
 
 @dataclass(frozen=True)
 class MsvcEnvironment:
-    """The environment of MSVC: variables to set, folders to add to PATH, and the source `by`."""
+    """The variables and PATH folders that MSVC needs; `by` names the script that sets them."""
 
     by: str
     set: Mapping[str, str]
@@ -65,7 +65,7 @@ class CompilerCache:
     """The manifest cache.json: the compiler cache to use.
 
     Without a cache, `kind` is "". `own` are the settings in the user's configuration of the cache
-    ("max_size"). deps.json omits the cache, because a change there rebuilds the extensions.
+    ("max_size"). deps.json omits the cache, so that another cache rebuilds no extension.
     """
 
     kind: Literal["ccache", "sccache", ""] = ""
@@ -122,9 +122,9 @@ class DepsJob:
     cache if none is installed, "" if none may be downloaded. `launchers` has the compiler launchers
     that build.env sets, by variable. `compiles` is True if a later stage needs a compiler.
 
-    Of `limits`, only `gcc_max` is in the fingerprint. The packages that torchyard.lock pins are not
-    in the fingerprint, because the installed ones may already match: `locked` are those for the
-    environment, `locked_toolkit` those for `toolkit_folder`.
+    `locked` are the packages that torchyard.lock pins for the environment, `locked_toolkit` those
+    for `toolkit_folder`. They are not in the fingerprint: a changed lock reruns the stage only if
+    it differs from the installed packages.
     """
 
     base: str

@@ -102,8 +102,8 @@ class TorchyardError(Exception):
     """An error that the user can act on, and the base class of all torchyard errors. Exit code 1.
 
     `message` says in one sentence what happened. `location` is a file with a dotted key, or a log
-    with a line. `hint` is the next step, as a command if possible. The diagnosis of a log can add
-    the `cause`, an `excerpt` of compiler output, the path of the `log` and the `diagnosis`.
+    with a line. `hint` is the next step, as a command if possible. The others are set if the log of
+    the failure was analyzed: `diagnosis` is the whole result, `excerpt` some compiler output.
     """
 
     cause = ""

@@ -1,4 +1,4 @@
-"""Describe the changed inputs of a stage in plain text, causes before their effects."""
+"""Describe in plain text which inputs of a stage changed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -101,7 +101,7 @@ def describe_input_changes(kind: str, changes: Iterable[ValueChange]) -> Iterato
 
 
 def describe_changes(changes: Iterable[ValueChange], words: Mapping[str, str]) -> Iterator[str]:
-    """Yield `cc: now gcc-14, was gcc-13` for each change, in the order of the labels in `words`."""
+    """Yield `LABEL: now NEW, was OLD` for each change; `words` has labels by input, in order."""
     for change in sorted(changes, key=lambda one: (*words, one.path[0]).index(one.path[0])):
         yield redact_secrets(_format_change(change, words))
 

@@ -1,4 +1,4 @@
-"""Define the immutable types that planning and building share, with paths that do no I/O."""
+"""Define the immutable types that planning and building share. They do no I/O."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The stages of a run, a `headline` of its decisions, and why `absent` stages are left out."""
+    """The stages of a run. `headline` has the main decisions, `absent` why a stage is left out."""
 
     stages: tuple[Stage, ...]
     validate: Stage

@@ -136,7 +136,7 @@ class ProgressMeter:
 
 @dataclass
 class ProgressThrottle:
-    """A limit of one progress line a minute in a log. A build of less than a minute has none."""
+    """A limit for progress lines in a log: one a minute, and none in the first minute."""
 
     _when: float = 0.0
 

@@ -125,7 +125,7 @@ def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -
 
 
 def quote_cmd(text: str, *, delayed: bool = False) -> str:
-    """Escape `text` for cmd and close the quotes, which the caller must open before it."""
+    """Return `text` escaped for cmd, and a closing quote. The caller writes the opening quote."""
     if _CMD_LINE_ENDS.search(require_representable(text, _BATCH_FILE)):
         raise _build_value_error(text, _BATCH_FILE, "it has more than one line")
     if delayed and "!" in text:

@@ -145,7 +145,7 @@ def wrap_text(text: str, columns: int) -> list[str]:
 
 
 def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iterator[str]:
-    """Yield `key` and then `text` in lines of `columns`; `text` begins at the column `indent`."""
+    """Yield lines of at most `columns`: `key`, then `text`, which begins each line at `indent`."""
     if not (key and measure_columns(key) <= indent and indent + measure_columns(text) <= columns):
         indent = min(indent, max(columns - MIN_TEXT_COLUMNS, 0))
     first_line, *other_lines = wrap_text(text, columns - indent)
@@ -157,7 +157,7 @@ def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iter
 
 
 def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], str] = str) -> str:
-    """Encode lines and wrap long ones with their indent. A command on its own line stays whole."""
+    """Encode each line of `text` and wrap it with its indent, except an indented command."""
     lines: list[str] = []
     for line in text.split("\n"):
         encoded = encode(line)

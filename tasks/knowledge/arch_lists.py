@@ -1,7 +1,8 @@
 """Format and parse arch lists for torch.utils.cpp_extension, PyTorch's CMake code and CMake.
 
-The first two formats differ, and change by release: see `extension_archs`, `cmake_archs` and
-`arch_list_parsing` in pytorch.yaml. The CMake code is cmake/Modules_CUDA_fix/upstream/FindCUDA.
+cpp_extension and PyTorch's CMake code (cmake/Modules_CUDA_fix/upstream/FindCUDA) accept different
+lists, which depend on the release: see `extension_archs`, `cmake_archs` and `arch_list_parsing` in
+pytorch.yaml.
 """
 
 import re

@@ -32,7 +32,7 @@ class Cost:
     core_seconds: tuple[int, int] = (0, 0)
 
     def scale_to_cores(self, cores: int) -> Cost:
-        """Return the cost with `cores` parallel compilers; the new `core_seconds` are (0, 0)."""
+        """Return the cost on that number of cores. The result cannot be scaled again."""
         if self.seconds is None:
             return self
         times = zip(self.seconds, self.core_seconds, strict=True)
@@ -61,7 +61,7 @@ def estimate_cost(knowledge: Knowledge, strategy: Strategy, archs: int, extensio
 
 
 class ExtensionCost(Struct, frozen=True, kw_only=True):
-    """The cost of one extension, in addition to the cost of any strategy.
+    """The additional cost of building one extension.
 
     `seconds` is the least and the most time. `status` is the evidence. `uncertain` says what was
     not checked.

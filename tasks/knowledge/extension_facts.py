@@ -116,8 +116,8 @@ class CompanionFact(Struct, frozen=True, kw_only=True):
     """A companion package, whose version must match that of torch.
 
     `source` says how to build the package. `independent` are wheels that match many torch versions.
-    triton is always a wheel and has no `source`. `packages` has its package name by system. `pins`
-    has its package index and the files in PyTorch's tree that pin it.
+    triton is always a wheel and has no `source`: `packages` has its package names by system, `pins`
+    its package index and the files in PyTorch's tree that fix its version.
     """
 
     name: str
@@ -185,7 +185,7 @@ def list_nvcc_options(
 
 
 def format_arch_variable(archs: ArchVariable, targets: Sequence[Arch]) -> str:
-    """Return the newest accepted arch for each target, in the form for a setup.py: `80;120`."""
+    """Return `80;120`: of the archs that each target runs, the newest one that setup.py accepts."""
     covering = set()
     for target in targets:
         known = archs.known or (Arch(target.major, target.minor),)

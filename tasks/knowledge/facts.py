@@ -1,8 +1,7 @@
 """Define the types of the facts in config/knowledge; the other modules have the queries.
 
 `field(name=...)` sets the YAML key. A dotted key is a key in a nested mapping, or in each mapping
-of a nested list; "name" means the key that the row itself has. `status` is the evidence:
-"verified: ...".
+of a nested list; "name" stands for the key of the row. `status` is the evidence: "verified: ...".
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class GpuFact(Struct, frozen=True):
 
 
 class GpuFamily(Struct, frozen=True, kw_only=True):
-    """A GPU generation, such as Blackwell, with all capabilities of its products."""
+    """A GPU generation, such as Blackwell, with the compute capabilities of all its products."""
 
     name: str
     archs: tuple[ParsedArch, ...] = field(name="cc")
@@ -97,7 +96,7 @@ class GpuFamily(Struct, frozen=True, kw_only=True):
 
 
 class IntegratedGpu(Struct, frozen=True, kw_only=True):
-    """A capability of systems on a chip, which do not follow the general rule for cubins.
+    """A compute capability of systems on a chip, and the cubins that run on it.
 
     A GPU of this capability runs cubins for the archs in `runs`. It also runs cubins for the archs
     in `runs_since`, if CUDA `since` or later compiled them.
@@ -111,7 +110,7 @@ class IntegratedGpu(Struct, frozen=True, kw_only=True):
 
 
 class CodeFamily(Struct, frozen=True, kw_only=True):
-    """A family arch, such as `12.0f`, and the capabilities that its code runs on."""
+    """A family arch, such as `12.0f`, and the compute capabilities that its code runs on."""
 
     arch: ParsedArch = field(name="name")
     runs_on: frozenset[ParsedArch]
@@ -186,8 +185,9 @@ class PythonLimit(Struct, frozen=True, kw_only=True):
 class Release(Struct, frozen=True, kw_only=True):
     """A minor release of PyTorch, with the requirements of its newest patch.
 
-    `setuptools`, `torchvision`, `torchaudio` and `triton` are version specifiers, empty for any
-    version and for a missing package. `patches` maps an older patch to the specifiers that differ.
+    `setuptools`, `torchvision`, `torchaudio` and `triton` are version specifiers. "" means any
+    version of `setuptools`, and no matching version of the others. `patches` maps an older patch to
+    the specifiers that differ.
     `channel` is where a pre-release is published; its facts are only assumed.
     """
 
@@ -244,10 +244,10 @@ class KnownBad(KnownProblem, frozen=True, kw_only=True):
 class MinimumVersion(KnownProblem, frozen=True, kw_only=True):
     """The minimum version of CUDA, a driver, a compiler or a tool.
 
-    `fact` is the compared field of a `Combination`. `least` is the minimum or its source: a field
-    of the release, "driver_floor" or "toolkit_msvc". The minimum applies to torch releases with C++
-    `cxx_std` or later, if every key of `when` holds. `what` and `fix` may contain {here}, {least},
-    {torch} and {cuda}.
+    `fact` names the field of a `Combination` that is compared. `least` is the minimum or names it:
+    a field of `Release`, "driver_floor" or "toolkit_msvc" (oldest driver or MSVC for the CUDA). It
+    applies to combinations that meet `when` and whose torch requires C++ `cxx_std` or later. `what`
+    and `fix` may contain {here}, {least}, {torch} and {cuda}.
     """
 
     fact: str
@@ -257,11 +257,12 @@ class MinimumVersion(KnownProblem, frozen=True, kw_only=True):
 
 
 class FolderRule(Struct, frozen=True, kw_only=True):
-    """The effect of a changed variable or tool on a configured CMake build directory.
+    """What to do with a configured CMake build directory when a variable or tool has changed.
 
-    `keys` are globs of the variables and tools. `entries` are the names in CMakeCache.txt that hold
-    the value ("=" is the variable's own name). `by` says how CMake gets the value. After a change,
-    the entries of CMakeCache.txt that match the globs `forget` are removed.
+    `keys` are globs of the variables and tools. `effect` is "reuse" (run only Ninja), "reconfigure"
+    (run CMake again) or "wipe" (delete the directory). `entries` are the names in CMakeCache.txt
+    that hold the value ("=" is the variable's own name). `by` is how CMake gets the value: with -D
+    ("define") or from the environment. `forget` are globs of other entries to remove.
     """
 
     keys: tuple[str, ...]

@@ -33,9 +33,9 @@ def _split_gpu_name(text: str) -> tuple[str, ...]:
 
 
 def _find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
-    """Return the GPUs that `text` may mean: the most similar name of each capability, in order.
+    """Return the GPUs that `text` may mean, only the most similar one of each capability.
 
-    A model number in `text` must be that of the GPU, except for one mistake.
+    A model number in `text` must be that of the GPU, apart from one typing mistake.
     """
     numbers = _list_model_numbers(text)
     if not numbers:
@@ -153,7 +153,7 @@ def summarize_gpus(knowledge: Knowledge, arch: Arch) -> str:
 
 
 def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
-    """Return the only kind of machine with GPUs of `arch`, "" for several, and the GPU names."""
+    """Return the only machine ("aarch64") that has GPUs of `arch`, else "", and the GPU names."""
     base_arch = Arch(arch.major, arch.minor)
     gpus = [gpu for gpu in knowledge.gpus if gpu.arch == base_arch]
     machines = {gpu.machine for gpu in gpus}

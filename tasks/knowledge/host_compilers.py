@@ -51,7 +51,7 @@ def find_compiler_limits(
 
 
 def explain_compiler_rejection(limits: CompilerLimits, compiler: HostCompiler) -> str:
-    """Return why `limits` reject the compiler. A compiler of unknown version is accepted."""
+    """Return why `limits` reject the compiler, "" if they do not or its version is unknown."""
     toolkit = f"CUDA {limits.cuda}" if limits.cuda else "this CUDA toolkit"
     if compiler.kind == "msvc":
         msc_ver = parse_msc_ver(compiler.version)

@@ -124,7 +124,7 @@ def _find_nested(row: Row, dotted: str) -> list[Any]:
 
 
 def _describe_mistake(error: ValidationError) -> tuple[str, str]:
-    """Return the dotted key of a mistake in a row, and the mistake. Lists count from 1."""
+    """Return where a mistake in a row is (`wheels.1.cuda`: in the first item), and the mistake."""
     match = re.fullmatch(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", str(error), re.DOTALL)
     mistake, path = match.groups("") if match else (str(error), "")
     key = re.sub(r"\[(\d+)\]", lambda place: f".{int(place[1]) + 1}", path.replace("[...]", ""))
@@ -220,13 +220,13 @@ class Knowledge:
 
     @cached_property
     def integrated_gpus(self) -> Mapping[Arch, facts.IntegratedGpu]:
-        """The capabilities of systems on a chip, and the machine code that runs on each."""
+        """The compute capabilities of systems on a chip, each with the code that it runs."""
         rows = self.read_table("toolkits", "integrated", facts.IntegratedGpu).values()
         return {gpu.arch: gpu for gpu in rows}
 
     @cached_property
     def code_families(self) -> Mapping[Arch, frozenset[Arch]]:
-        """The family archs, such as `12.0f`, and the capabilities that the code of each runs on."""
+        """The family archs (`12.0f`), each with the compute capabilities that run its code."""
         rows = self.read_table("toolkits", "families", facts.CodeFamily).values()
         return {family.arch: family.runs_on for family in rows}
 
@@ -285,7 +285,7 @@ class Knowledge:
     ) -> dict[str, F]:
         """Return the facts in a section of a file, by key or, in a list, by position from 1.
 
-        `complete` adds derived values to a row, which has its key as "name".
+        The key of a row is added to it as "name"; `complete` can add more values.
         """
         rows = self.read_notes(name).get(section)
         if not isinstance(rows, (dict, list)):

@@ -146,7 +146,7 @@ def _format_value(value: str | list[str]) -> str:
 
 
 def _render_generations(knowledge: Knowledge) -> Iterator[str]:
-    """Yield the capability table and the folded GPU lists of each GPU generation, newest first."""
+    """Yield a capability table and collapsible GPU lists for each generation, newest first."""
     for family in reversed(knowledge.families):
         archs = sorted(family.archs, reverse=True)
         yield f"## {family.name} {format_evidence_mark(family.status)}\n"
@@ -202,8 +202,8 @@ def _format_wheel(
 ) -> str:
     """Format the newest or the oldest torch with a wheel for `arch`: `2.7, cu128 by sm_120 ?`.
 
-    A wheel on PyPI is preferred, then the newest CUDA. The arch after `by` is that of the cubin
-    that the GPU runs, and is omitted if it equals `arch`.
+    A wheel on PyPI is preferred, then the newest CUDA. `by sm_120` is added if the GPU
+    runs a cubin for that arch instead of one for `arch`.
     """
     releases = list(knowledge.releases.values())
     for release in reversed(releases) if newest else releases:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[KnownBad, ...]:
-    """Return every known-bad entry that `combination` certainly meets, in the order of the file.
+    """Return the known problems that `combination` certainly has, in the order of the file.
 
-    An entry whose problem a stage avoids is returned with the level "info".
+    A problem that a stage avoids is returned with the level "info".
     """
     return tuple(
         replace(bad, level="info") if bad.cured else bad
@@ -31,7 +31,7 @@ def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[Know
 
 
 def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> bool:
-    """Return True if every key of `condition` certainly holds."""
+    """Return True if `combination` meets all of `condition`; an unknown version meets nothing."""
     pairs = ((required, getattr(combination, key)) for key, required in condition.items())
     return all(_is_requirement_met(required, value) for required, value in pairs)
 

@@ -16,10 +16,9 @@ from tasks.knowledge.torch_releases import find_release
 def find_too_old_versions(
     knowledge: Knowledge, combination: Combination
 ) -> tuple[MinimumVersion, ...]:
-    """Return the entries for versions in `combination` that are certainly too old, in file order.
+    """Return each minimum that `combination` certainly does not reach, in the order of the file.
 
-    The versions are filled into the texts. An entry whose problem a stage avoids is returned with
-    the level "info".
+    The placeholders in the texts are replaced. The level is "info" if a stage avoids the problem.
     """
     found = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
     return tuple(filter(None, found))

@@ -53,6 +53,6 @@ def apply_mirror(url: str, mirrors: Mapping[str, str]) -> str:
 
 
 def apply_index_mirror(index: str, mirrors: Mapping[str, str]) -> str:
-    """Apply the mirrors to an index URL, with or without a trailing slash in their prefixes."""
+    """Apply the mirrors to an index URL. It does not matter whether a prefix ends with a slash."""
     mirrored = apply_mirror(f"{index}/", mirrors)
     return index if mirrored == f"{index}/" else mirrored.rstrip("/")

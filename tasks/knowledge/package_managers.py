@@ -39,7 +39,7 @@ def find_install_command(
     """Return the install command, such as `sudo apt install g++-14`, "" if unknown.
 
     `systems` are the names of the user's system, the most specific first. `words` are the versions
-    for the package name. If the system's release does not provide them, no command is known.
+    in the package name (`gcc="14"`). The command is unknown if the system's release lacks them.
     """
     facts = knowledge.package_managers
     managers = (one for name in systems for one in facts.managers if name in one.systems)

@@ -132,11 +132,10 @@ def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
     cuda: str | None = None,
     python: str | None = None,
 ) -> SelectedWheel | None:
-    """Return an official wheel with a cubin for each target, if possible from PyPI.
+    """Return an official wheel with a cubin for each target, or the CPU wheel without targets.
 
-    Otherwise, the newest CUDA is selected. `cuda` fixes the CUDA release, `python` (`3.12.4`) the
-    interpreter's version. Without targets, the CPU wheel is selected. `explain_missing_wheel` says
-    why the result is `None`.
+    A wheel on PyPI is preferred, then the newest CUDA. `cuda` fixes the CUDA release, `python`
+    (`3.12.4`) the interpreter's version. `explain_missing_wheel` says why the result is `None`.
     """
     release = find_release(knowledge, version)
     if not _has_python_wheel(release, python, system, machine) or release.channel == "nowhere":
