@@ -1,7 +1,7 @@
 """Generate the page of known failures, with an example message for each regular expression.
 
 An example such as `CUDA capability sm_0 is not compatible` has "0" for a digit and "…" for any
-text. It contains the first of nested alternatives, and an optional part only if this is a word.
+text. It shows the first alternative in parentheses, and an optional part only if that is a word.
 """
 
 import importlib

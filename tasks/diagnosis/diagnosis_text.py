@@ -14,8 +14,8 @@ from tasks.knowledge.facts import Failure
 def build_diagnosis_document(found: Diagnosis, path: PurePath, remedy: str = "") -> dict[str, Any]:
     """Return the diagnosis as a JSON object, for `doit diagnose --json` and the record of a run.
 
-    `line` is the line in the source file, if known, or the line in the log. Without `remedy`, the
-    general remedy of the failure is used.
+    The line of the first error is that in the source file or, if unknown, in the log. If `remedy`
+    is "", the general remedy of the failure is used.
     """
     failure, error = found.failure, found.first_error
     first_error = error and {
@@ -78,10 +78,10 @@ _PATH_REST = r"""[/\\](?P<below>[^\s"'`’”()\[\]{}<>:,;|]+)"""
 def map_to_original(
     found: Diagnosis, copy: PurePath, original: PurePath, exists: Callable[[str], bool]
 ) -> Diagnosis:
-    """Return the diagnosis with paths in its first error mapped from the copy to the original.
+    """Return the diagnosis in which the first error names files of `original`, not of `copy`.
 
-    A path without an original file stays, because generated files exist only in the copy. A path
-    with spaces is recognized only if it is `first_error.file`.
+    A path is kept if `exists` does not find the file in `original`, because generated files exist
+    only in the copy. A path with spaces is also kept, unless it is `first_error.file`.
     """
     error = found.first_error
     if error is None:

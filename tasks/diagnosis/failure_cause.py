@@ -32,8 +32,8 @@ class Diagnosis:
     """The result of a diagnosis.
 
     `failure` is the cause, `None` if uncertain. `candidates` are the slugs of possible causes.
-    `first_error` is the line to show, and `edge` the Ninja edge that printed this line. `by` says
-    which facts of the run decided the result, or which facts were missing. Unknown texts are "".
+    `first_error` is the line to show, and `edge` the Ninja edge that printed it, "" if unknown.
+    `by` says which facts of the run decided the result or were missing, "" if it needed none.
     """
 
     failure: Failure | None
@@ -44,7 +44,7 @@ class Diagnosis:
 
 
 def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
-    """Return the diagnosis of a log, in which irrelevant lines may be missing."""
+    """Return the diagnosis of the last attempt in a log. `log` may lack irrelevant lines."""
     start = _find_last_attempt(log.lines)
     lines = log.lines[start:]
     matches = [one for one in log.match_failures(failures, start) if _is_blocking(one, lines)]
@@ -71,7 +71,7 @@ def _find_conflict_at(match: FailureMatch, lines: Sequence[LogLine]) -> str:
 
 
 def _find_last_attempt(lines: Sequence[LogLine]) -> int:
-    """Return the index of the line after the last command line or successful step of a log."""
+    """Return the index at which the last attempt begins: after a command or successful step."""
     start = 0
     for index, line in enumerate(lines):
         has_succeeded = _STEP_SUCCEEDED.search(line.text) and not any(

@@ -18,9 +18,9 @@ LiteralTexts = frozenset[str]
 
 
 def find_required_literals(pattern: str) -> LiteralTexts | None:
-    """Return texts of which each match contains at least one, `None` if all are too short.
+    """Return lower-case texts; each match of the pattern, in lower case, contains one of them.
 
-    The texts are in lower case, because the pattern ignores case.
+    Returns `None` if one of the texts would be too short for a useful search.
     """
     parser: Any = importlib.import_module("re._parser")  # sre_parse, which is not public
     texts = _find_literals(parser.parse(pattern))
@@ -32,7 +32,7 @@ def _compute_min_length(texts: LiteralTexts) -> int:
 
 
 def _find_literals(nodes: Iterable[Any], literal: str = "") -> LiteralTexts:
-    """Return the longest texts of which each match of a parsed expression contains at least one.
+    """Return texts, as long as possible; each match of a parsed expression contains one of them.
 
     `literal` is the plain text directly before the expression.
     """
@@ -76,7 +76,7 @@ class FailureMatch:
 class ParsedLog:
     """The lines of the log at `path`, with the failures that match each line.
 
-    The log is parsed and matched only once for all callers. `path` is `None` if it is not a file.
+    Both are computed once and kept. `path` is `None` if the lines do not come from a file.
     """
 
     def __init__(self, raws: Iterable[RawLine], path: PurePath | None = None) -> None:
@@ -94,9 +94,9 @@ class ParsedLog:
                 yield self.lines[index]
 
     def match_failures(self, failures: Sequence[Failure], start: int = 0) -> Iterator[FailureMatch]:
-        """Yield the most specific failure of each line from index `start` on.
+        """Yield the failure with the best rank for each line from index `start` on.
 
-        If this failure is only a hint, yield all hints of the line. Indexes count from `start`.
+        If the best rank is "hint", yield all hints of the line. Index 0 of a match is line `start`.
         """
         lines = self.lines[start:]
         for index, matched in self._match_lines(failures).items():
@@ -166,7 +166,7 @@ def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> 
 
 @cache
 def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the required literals of all patterns and headers, `None` if a pattern has none."""
+    """Combine the results of `find_required_literals`; return `None` if one of them is `None`."""
     expressions = (*patterns, *map(_build_header_pattern, headers))
     literals = [find_required_literals(expression) for expression in expressions]
     return None if None in literals else frozenset().union(*filter(None, literals))
@@ -174,7 +174,7 @@ def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> fr
 
 @cache
 def _compile_patterns(patterns: tuple[str, ...], headers: tuple[str, ...]) -> re.Pattern[str]:
-    """Combine `patterns` with patterns for compiler messages that one of `headers` is missing."""
+    """Return a pattern for any of `patterns`, or for an error that one of `headers` is missing."""
     expressions = (*patterns, *map(_build_header_pattern, headers))
     return re.compile("|".join(f"(?:{expression})" for expression in expressions), re.IGNORECASE)
 

@@ -68,7 +68,7 @@ def read_log(path: Path, begun: int = 0) -> Iterator[RawLine]:
 
 
 def _read_blocks(file: BufferedReader, wide: str) -> Iterator[bytes]:
-    """Yield blocks of whole lines. A file with the UTF-16 codec `wide` is converted to UTF-8."""
+    """Yield blocks of whole lines, converted to UTF-8 if the file has the UTF-16 codec `wide`."""
     pieces = iter(lambda: file.read(_BLOCK), b"")
     if wide:
         from codecs import iterdecode  # noqa: PLC0415 - few logs need it
@@ -109,8 +109,7 @@ def _number_blocks(
 def _find_keyword_lines(block: bytes, lines: list[bytes]) -> list[int]:
     """Return the indexes of the lines that contain an error keyword.
 
-    A search of the whole block is about fifty times as fast as a search of each line. Lines with a
-    frequent keyword are not searched for other keywords.
+    A search of the whole block is about fifty times as fast as a search of each line.
     """
     lower = block.lower()
     for flag, replacement in _WERROR_FLAGS:
@@ -150,7 +149,7 @@ class _UnmatchedLines:
 
 
 def _is_new(line: bytes, counts: dict[bytes, int]) -> bool:
-    """Return True unless the line is a warning or differs only in numbers from many earlier lines.
+    """Return False for a warning, and for a line that occurred 20 times, with any numbers in it.
 
     `counts` maps a text without digits to the number of earlier lines with this text.
     """

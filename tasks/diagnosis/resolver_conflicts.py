@@ -30,7 +30,7 @@ _REQUIREMENT_WORDS = re.compile(
 
 @dataclass(frozen=True)
 class _Requirement:
-    """The requirement `text` on the package `name`. `who` is the phrase before: `a depends on`."""
+    """A requirement, such as the `text` "b>=2" after the words `who`: "a depends on"."""
 
     name: str
     specifier: str
@@ -57,7 +57,7 @@ def find_conflict(lines: Iterable[str]) -> str:
 
 
 def _parse_requirements(text: str) -> Iterator[_Requirement]:
-    """Yield each requirement, except in conclusions of uv, because these repeat requirements."""
+    """Yield each requirement; skip uv's conclusions ("we can conclude that"), which repeat them."""
     origin, is_conclusion = _CONSTRAINT, True
     for match in _REQUIREMENT_WORDS.finditer(text):
         if match["concluded"]:
@@ -77,7 +77,7 @@ def _parse_requirements(text: str) -> Iterator[_Requirement]:
 
 
 def _is_exclusive(one: str, other: str) -> bool:
-    """Return True if both specifiers together exclude every version that one of them mentions."""
+    """Return True if no version that the specifiers name satisfies both, as in `<2` and `>=3`."""
     try:
         combined = SpecifierSet(f"{one},{other}", prereleases=True)
         versions = [Version(spec.version.removesuffix(".*")) for spec in combined]

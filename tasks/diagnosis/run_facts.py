@@ -44,7 +44,7 @@ class RunFacts:
 def apply_run_facts(
     facts: RunFacts | None, found: Diagnosis, failures: Sequence[Failure]
 ) -> Diagnosis:
-    """Return the diagnosis, corrected by `facts`, which is `None` for the log of an unknown run."""
+    """Return the diagnosis, corrected by `facts`; `None` means that no facts are known."""
     if found.failure and found.failure.slug == "oom-killed":
         # the log reports a kill, but may not say that memory was the reason
         is_explained = found.first_error and _MEMORY_WORDS.search(found.first_error.text)

@@ -1,12 +1,13 @@
 """Make the plan of a profile from settings, host and knowledge.
 
-Each strategy has these stages:
+The stages of each strategy:
 
 prebuilt   deps ─► env ─► wheel ─► extensions ─► validate
 source     deps ─► source ─► env ─► compile ─► wheel ─► extensions ─► validate
-existing   deps ─► env ─► wheel (records) ─► extensions ─► validate
+existing   deps ─► env ─► wheel ─► extensions ─► validate
 
-With install.into set, the `install` stage comes after the extensions.
+With "existing", the wheel stage only records the installed torch. If install.into is set, the
+`install` stage comes after the extensions.
 """
 
 from pathlib import PurePath
@@ -38,7 +39,7 @@ STAGE_KINDS = tuple(STAGE_VERBS)
 def make_plan(
     settings: Settings, host: Host, knowledge: Knowledge, layout: Layout
 ) -> tuple[Resolution, Plan]:
-    """Return the resolution and the plan, without network access. Raises `SettingsError`."""
+    """Return the resolution and the plan. Raises `SettingsError` if the settings allow no plan."""
     settings = add_mirrors(complete_extensions(settings, knowledge), knowledge)
     resolution = resolve_settings(settings, host, knowledge)
     _require_consistent_torch(settings, resolution)
@@ -64,7 +65,7 @@ def make_plan(
 
 
 def add_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
-    """Add the URLs for the setting `mirrors` to source.mirrors, without replacing entries there."""
+    """Add the presets named in `mirrors` to source.mirrors, except URLs that are already there."""
     presets = collect_mirror_replacements(settings.mirrors, knowledge)
     mirrors = {**presets, **settings.source.mirrors}
     source = structs.replace(settings.source, mirrors=mirrors)

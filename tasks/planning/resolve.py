@@ -59,7 +59,7 @@ def resolve_strategy(
     knowledge: Knowledge,
     why: str = "requested in torch.strategy",
 ) -> Resolution:
-    """Return the resolution for `strategy`. `why` is the reason for a source build."""
+    """Return the resolution for `strategy`. For "source", `why` is recorded as the reason."""
     targets, targets_why = find_targets(settings, host, knowledge)
     match strategy:
         case "existing":
@@ -148,7 +148,7 @@ def _find_existing_torch(python: Interpreter) -> _TorchCandidate:
 def _find_prebuilt_torch(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
 ) -> _TorchCandidate:
-    """Return the wheel in torch.index ("auto": the official wheel). Raises `UnsatisfiableError`."""
+    """Return the torch wheel to download. Raises `UnsatisfiableError` if no known wheel fits."""
     version, index = settings.torch.version, settings.torch.index
     requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
     if index != "auto":

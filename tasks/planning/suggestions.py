@@ -37,7 +37,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A trial of changes to the requested settings or to the host."""
+    """The settings and the host for which changes are tried, to suggest those that work."""
 
     settings: Settings
     host: Host
@@ -46,9 +46,10 @@ class WhatIf:
     def resolve_with(
         self, host: Host | None = None, **sections: Mapping[str, Any]
     ) -> Resolution | None:
-        """Return the resolution with `host` and the changed keys of `sections`, None if it fails.
+        """Return the resolution with `host` and with other values of keys, None if it fails.
 
-        A source build must use the requested toolkit or one for which PyTorch publishes wheels.
+        `sections` maps a section to its new values. A source build also fails with a toolkit that
+        was not requested and for which PyTorch publishes no wheels.
         """
         changed = {
             name: structs.replace(getattr(self.settings, name), **keys)
@@ -86,7 +87,7 @@ _ANY_FOLDER = "."  # a placeholder for the folder that the user will set
 
 
 def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield available toolkits (source builds last), then toolkits to install."""
+    """Suggest available toolkits (those that need a source build last), then ones to install."""
     changes = [{"version": cuda} for cuda in _list_toolkit_versions(trial)]
     if changes and trial.settings.toolkit.provider == "path":
         changes = [{}, {"version": "auto"}]  # toolkit.path stays unless torch's toolkit is found
@@ -103,7 +104,7 @@ def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield toolkits to install. Toolkits that need a changed key come last."""
+    """Suggest toolkits to install, first those that work without a change of the settings."""
     if trial.settings.toolkit.provider == "path":
         return
     resolution = trial.add_all_toolkits().resolve_with()
@@ -121,7 +122,7 @@ def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield a torch that fits the toolkit in toolkit.path, then other values of toolkit.path."""
+    """Suggest a torch for the toolkit in toolkit.path, then other toolkits for toolkit.path."""
     if trial.settings.toolkit.provider != "path":
         return
     for kit in (kit for kit in trial.host.toolkits if kit.asked):
@@ -153,7 +154,7 @@ def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def _list_toolkit_versions(trial: WhatIf) -> list[str]:
-    """Return the values of toolkit.version to try for these targets."""
+    """Return the values to try for toolkit.version, given the targets of the settings."""
     requested = trial.settings.toolkit.version
     try:
         targets, _ = find_targets(trial.settings, trial.host, trial.knowledge)
@@ -174,7 +175,7 @@ def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
 def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: Mapping[str, str], choice: Resolution
 ) -> str:
-    """Return the text ", or set toolkit.path to it", "" if this would change `choice`."""
+    """Return a hint to set toolkit.path instead, "" if this would not lead to `choice` too."""
     path_host = _add_host_toolkit(trial.host, cuda, chosen=True)
     expected = (choice.strategy, choice.torch, choice.cuda, choice.toolkit.version)
     path_keys = {**keys, "provider": trial.settings.toolkit.provider, "path": _ANY_FOLDER}
@@ -196,7 +197,7 @@ def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> 
 
 
 def _list_provider_changes(trial: WhatIf, keys: dict[str, str], other: str) -> list[dict[str, str]]:
-    """Return `keys`, and a copy with the provider `other` if toolkit.provider excludes it."""
+    """Return `keys` and, if toolkit.provider does not allow `other`, `keys` with that provider."""
     is_enough = trial.settings.toolkit.provider in {"auto", other}
     return [keys] if is_enough else [keys, {**keys, "provider": other}]
 
@@ -210,7 +211,7 @@ def _format_assignments(keys: Mapping[str, str | None], section: str = "toolkit"
 
 
 def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield torch releases that work: verified wheels first, then newer releases first."""
+    """Suggest other torch releases, first those with a verified wheel."""
     settings = trial.settings
     torch = settings.torch
     if torch.strategy == "existing" or torch.index != "auto" or find_source_reason(settings):
@@ -357,7 +358,7 @@ def _resolve_each_target(trial: WhatIf) -> dict[str, Resolution | None]:
 
 
 class CombinedChange(NamedTuple):
-    """Changed keys of two sections, the Python to use and the CUDA to install ("": no change)."""
+    """New values of keys in `torch` and `toolkit`, a new Python and CUDA to install ("": none)."""
 
     torch: dict[str, str]
     toolkit: dict[str, str]
@@ -371,7 +372,7 @@ class CombinedChange(NamedTuple):
 
 
 def suggest_combined_changes(trial: WhatIf) -> Iterator[Suggestion]:
-    """Yield combined changes that work, smallest first. Optional source builds come last."""
+    """Suggest combined changes, smallest first; source builds last, unless one is requested."""
     settings = trial.settings
     if settings.torch.strategy == "existing" or not _has_any_support(trial):
         return
@@ -459,7 +460,7 @@ def list_suggestions(
 ) -> tuple[Suggestion, ...]:
     """Return at most one suggestion of each kind.
 
-    Two changes are tried only if no single change helps, and more only if no two changes help.
+    Pairs of changes are tried if no single change helps, larger combinations if no pair helps.
     """
     trial = WhatIf(settings, host, knowledge)
     suggestions: list[Suggestion | None] = []

@@ -109,7 +109,8 @@ def _require_arch_variables(
 ) -> None:
     """Require that each arch list in `env` is valid and compilable, and covers all targets.
 
-    In PyTorch's own build, CMake's variables may leave out targets, because the build ignores them.
+    If `extension` is False (torch's own build), CMAKE_CUDA_ARCHITECTURES and CUDAARCHS need not
+    cover the targets, because that build ignores these variables.
     """
     cuda, targets = choice.toolkit.version, choice.targets
     for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & env.keys()):

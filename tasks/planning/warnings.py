@@ -15,7 +15,7 @@ from tasks.settings.values import list_fields
 
 
 def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution) -> Iterator[str]:
-    """Yield warnings for known problems of a source build and for targets of another machine type.
+    """Yield warnings for known problems of a source build, and for targets that need another CPU.
 
     Problems of compilers and glibc are left to `doit doctor`.
     """
@@ -38,10 +38,10 @@ def list_known_bad_warnings(knowledge: Knowledge, host: Host, choice: Resolution
 def list_capability_warnings(
     loaded: LoadedSettings, host: Host, knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a warning if the only target is a compute capability and no GPU is visible.
+    """Yield a warning if target.gpus is a single number such as "8.9" and no GPU is visible.
 
-    Some guides give a wrong capability (10.0 or 8.9) for the RTX 50 series. There is no warning for
-    a matrix entry or a suffix (`9.0a`), because these are deliberate.
+    Some guides give a wrong number (10.0 or 8.9) for the RTX 50 series. A number in a matrix entry
+    or with a suffix (`9.0a`) causes no warning, because it was chosen deliberately.
     """
     names = loaded.settings.target.gpus
     if names == "auto" or len(names) != 1 or host.gpus or "@" in loaded.profile:
@@ -77,7 +77,7 @@ _UNUSED_EXTENSION_KEYS = {
 def list_unused_setting_warnings(
     loaded: LoadedSettings, host: Host, choice: Resolution
 ) -> Iterator[str]:
-    """Yield a warning for each reason why settings are unused. Matrix entries are not checked."""
+    """Yield a warning for each group of unused settings, but nothing for a matrix entry."""
     if "@" in loaded.profile:
         return
     for keys, reason in _list_unused_keys(loaded.settings, host, choice):

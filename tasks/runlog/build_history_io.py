@@ -21,7 +21,7 @@ _MAX_OUTPUTS = 20_000  # limit for a merged run; a PyTorch build has 8,000 outpu
 
 
 def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the last full build, then one merged run with the newest values of each output."""
+    """Yield the last run that built everything, then one with the newest values of all outputs."""
     for run in [run for run in older if run.get("decision") in _FULL_BUILD_DECISIONS][-1:]:
         objects = [{key: one[key] for key in one if key != "peak_mib"} for one in run["objects"]]
         yield {**run, "objects": objects, "killed": []}
@@ -159,8 +159,8 @@ def select_compiled(built: Mapping[str, NinjaLogEntry]) -> Iterable[tuple[str, N
 def collect_peaks(past: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the peak memory of each output in MiB, from the last run that measured it.
 
-    A run with compiler cache hits does not lower a peak, since it may measure only the cache. After
-    a compiler was killed, the peak of its output is doubled.
+    A run with compiler cache hits can raise a peak but not lower it, because a hit uses little
+    memory. After a compiler was killed, the peak of its output is doubled.
     """
     peaks: dict[str, int] = {}
     for run in past:

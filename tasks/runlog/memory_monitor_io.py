@@ -26,7 +26,7 @@ _MIB = 2**20
 
 
 class MemoryMonitor:
-    """A thread that measures memory while observers exist, and the last memory reading."""
+    """A reader of the available memory, with a thread that reads it while observers exist."""
 
     def __init__(self, proc: Path = capacity.PROC) -> None:
         self.proc = proc

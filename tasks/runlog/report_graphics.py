@@ -14,9 +14,9 @@ from tasks.runlog.run_statistics import OUTPUT_KINDS, StageEdge, compute_span
 class GraphRow:
     """The row of a stage in the stage graph.
 
-    `rail` is the column of the stage and of the line to its last dependent stage. `down` is True if
-    there is such a stage. `nearest` are the dependencies that are not also dependencies of another
-    dependency, and `after` are their columns. `through` are the columns of lines across the row.
+    `rail` is the column of the stage. `down` is True if another stage depends on it; a line then
+    runs down the column to the last such stage. `nearest` are the direct dependencies that are
+    not also indirect, and `after` are their columns. `through` are the columns whose lines go on.
     """
 
     name: str

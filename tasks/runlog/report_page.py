@@ -18,7 +18,7 @@ _HOST_LABELS = {"system": "system", "machine": "machine", "cores": "cores", "pyt
 
 
 def describe_outcomes(run: Run) -> dict[str, str]:
-    """Return the recorded outcome by stage, or "unfinished", "up to date" or "not reached"."""
+    """Return the outcome by stage, "up to date" or "not reached" for a stage that did not run."""
     outcomes: dict[str, str] = {}
     for name, predecessors in report_graphics.find_predecessors(run.graph).items():
         if stage_run := run.find_stage(name):

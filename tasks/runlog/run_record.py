@@ -167,7 +167,7 @@ class Run:
 
     @property
     def active_stages(self) -> tuple[StageRun, ...]:
-        """Return the stages that did more than a check and were not skipped."""
+        """Return the stages, except those that were skipped or only found nothing to do."""
         checked = "unchanged", ALWAYS_CHECKED
         return tuple(
             one

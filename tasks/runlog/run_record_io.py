@@ -67,7 +67,7 @@ def is_run_active(folder: PurePath, run: Run) -> bool:
 
 
 def prune_records(folder: PurePath) -> None:
-    """Remove the least useful records to make space for a new one. The profile must be locked."""
+    """Remove old records to save space, runs without results first. The profile must be locked."""
     known = _list_records(Path(folder))
     sizes = {path: _read_time_and_size(path)[1] for path in known}
     if _fits_limits(sizes.values()):
@@ -123,7 +123,7 @@ def _is_process_alive(pid: int) -> bool:
 
 @dataclass
 class StageOutcome:
-    """The outcome of a stage, which the `with` block of `record_stage` sets unless it raises."""
+    """The outcome of a stage: set by the `with` block of `record_stage`, or by the error there."""
 
     outcome: str = ""
     outputs: Any = None
@@ -134,7 +134,7 @@ class StageOutcome:
 
 @dataclass
 class RunRecorder:
-    """The writer of a run record, inactive if `folder` is `None`. `head` describes the run."""
+    """The writer of a run record. Without `folder`, it writes nothing. `head` returns run facts."""
 
     folder: PurePath | None = None
     head: Callable[[], Mapping[str, Json]] = dict
@@ -151,7 +151,7 @@ class RunRecorder:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def start_record(self) -> None:
-        """Prune old records and open the record, only once. The build directory must be locked."""
+        """Prune records and open this one; later calls do nothing. The profile must be locked."""
         if self.begun or self.folder is None:
             return
         self.begun = True
@@ -234,7 +234,7 @@ class RunRecorder:
         return time.monotonic() - self.started
 
     def warn_incomplete(self, error: OSError) -> None:
-        """Warn that the record is incomplete, only once per run."""
+        """Warn that the record is incomplete; later calls do nothing."""
         if not self._has_warned:
             self._has_warned = True
             print_warning(f"the record of this run is incomplete: {self.folder}: {error.strerror}")

@@ -137,7 +137,7 @@ _COMPLETED_OUTCOMES = {"changed", "unchanged"}
 
 @dataclass(frozen=True)
 class DurationChange:
-    """The seconds of an output in an earlier run and in this run. Without `output`: of a stage."""
+    """The seconds of an output in an earlier run and now; of the stage if `output` is ""."""
 
     stage: str
     output: str
@@ -176,7 +176,8 @@ def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
     """Return the run in `earlier` that is best for a comparison with `run`, `None` if none is.
 
     `earlier` has the newest run first. The best is the newest run with at least half of the outputs
-    of `run`, then the run with most of these outputs, then the newest with a common finished stage.
+    of `run`, or else the one with most of them. If all have no such output, the newest run with a
+    common finished stage is returned.
     """
     mine = _collect_edge_seconds(run).keys()
     most: tuple[int, Run | None] = (0, None)

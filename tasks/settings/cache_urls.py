@@ -81,7 +81,7 @@ def find_url_mistake(url: str) -> str:
 
 
 def parse_cache_address(url: str) -> tuple[str, int] | None:
-    """Return the host and port of the server. A bucket has no server in its URL."""
+    """Return the host and port of the server, `None` for a bucket (s3), whose URL has neither."""
     parts = urlsplit(url.partition("|")[0])
     if parts.scheme == "s3":
         return None

@@ -67,7 +67,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class DistributionSettings:
-    """The settings build.distribute and build.hosts; `script` is the path of the wrapper script."""
+    """The settings build.distribute and build.hosts, and a `script` that calls distcc or icecc."""
 
     kind: DistributorKind = "off"
     hosts: tuple[Worker, ...] = ()

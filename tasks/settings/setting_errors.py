@@ -38,7 +38,7 @@ class Problem:
 
 
 def explain_invalid_settings(values: Mapping[str, Any], tree: Tree, error: str) -> SettingsError:
-    """Return an error for the main problem of the first wrong key, with a hint on other keys."""
+    """Return an error for the first wrong key. The hint also lists other wrong keys."""
     problems = list(find_problems(values, Settings)) or [Problem((), values, error)]
     # The main problem is a YAML number, else an unknown key, else the most deeply nested problem
     problem = max(
@@ -231,7 +231,7 @@ def _normalize_variable_name(name: str) -> str:
 
 
 def find_key_location(path: KeyPath, tree: Tree) -> str:
-    """Return where the value at `path` or, if unset, the nearest enclosing key is set."""
+    """Return where the value at `path` is set; if it is not set, where its section is set."""
     node: Leaf | Tree = tree
     for depth, part in enumerate(path):
         if isinstance(node, Leaf):

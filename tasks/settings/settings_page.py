@@ -46,7 +46,7 @@ def _read_field_docstrings(model: type[Section]) -> Iterator[tuple[str, str]]:
 
 
 def _normalize_schema_node(node: Any) -> Any:
-    """Return the node with one-line descriptions, and with patterns as JSON Schema writes them."""
+    """Return the node with one-line descriptions, and patterns converted to JSON Schema."""
     if isinstance(node, list | tuple):
         return [_normalize_schema_node(item) for item in node]
     if not isinstance(node, dict):
@@ -64,7 +64,7 @@ _EXAMPLE_SHA256 = "0" * 64
 
 @dataclass(frozen=True)
 class SettingExample:
-    """An example value that needs `required_keys`. Changing it runs `stages` again."""
+    """An example value, valid only with `required_keys`. If changed, `stages` run again."""
 
     value: Any
     stages: tuple[str, ...] = ()

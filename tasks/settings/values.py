@@ -150,7 +150,7 @@ class Section(StrictModel, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A group of keys of the settings.
 
     `checks` maps a key to a function for rules that a type cannot express. The function gets the
-    value, or each item or name of a list or mapping. It returns its argument or raises
+    value; for a list it gets each item, for a mapping each name. It returns its argument or raises
     `ValueError`.
     """
 
