@@ -170,7 +170,7 @@ def test_only_plain_yaml_is_accepted(tmp_path: Path, text: str | bytes, message:
     ("extension", "message"),
     [
         ("{name: a, path: y, requires: [torch==2.6.0]}",
-         ("extensions.0.requires.0: the profile installs torch itself: "
+         ("extensions.0.requires.0: torchyard installs torch itself: "
          "remove torch from this list, and set torch.version")),
         ("{name: a, path: y, requires: [a @ https://x.org/a.whl]}",
          ('extensions.0.requires.0: "a @ https://x.org/a.whl" does not have the right form\n'
