@@ -191,7 +191,7 @@ def parse_run(lines: Iterable[str]) -> Run:
             events.append(None)
     begin = events[0] if events else None
     if not begin or begin.get("event") != "begin" or begin.get("schema") != RECORD_SCHEMA:
-        raise ValueError(f"the first line is not a begin event of schema {RECORD_SCHEMA}")
+        raise ValueError(f"this is no run record of schema {RECORD_SCHEMA}: 'begin' must be first")
     valid_events = [event for event in events[1:] if event]
     events_by_stage: dict[str, list[Mapping[str, Any]]] = {}
     for event in valid_events:

@@ -71,7 +71,7 @@ def test_the_wheel_works_where_the_toolkit_is_gone(
     }
     yard.profile(**asked)
     out = yard.must("wheel")
-    assert "for one that needs no toolkit, set wheel.cuda: packages" in out
+    assert "to build a wheel that needs none, set wheel.cuda: packages" in out
     yard.profile(**asked, wheel={"cuda": "packages"})
     out = yard.must("wheel")
     assert f"CUDA comes from 1 package: nvidia-cuda-runtime-cu12=={VERSION}" in out

@@ -139,8 +139,8 @@ def _require_pytorch(job: SourceJob) -> None:
     if job.kind != "path" and release:
         print_warning(
             f"torch.version is {job.release}, but {source_checks_io.VERSION_FILE} of this tree "
-            f"says {release}. The wheel gets the version {job.release}. To build "
-            f'{release} instead, set torch.version: "{release}"'
+            f"says {release}. The wheel gets the number {job.release}. To give it "
+            f'the number {release}, set torch.version: "{release}"'
         )
 
 

@@ -195,7 +195,7 @@ def _build_torch(
         if job.cuda and not job.by_packages and needs_toolkit_libraries(libraries):
             print_line(
                 "this wheel needs an installed CUDA toolkit; "
-                "for one that needs no toolkit, set wheel.cuda: packages"
+                "to build a wheel that needs none, set wheel.cuda: packages"
             )
         manifests.remove_manifests(job.content, job.libraries)
         site = environments.find_site_packages(deps.python)

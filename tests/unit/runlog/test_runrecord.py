@@ -126,7 +126,7 @@ def test_fields_of_another_kind_are_no_reason_to_fail(name: str, value: Any) -> 
     "first", [[], ["{"], ["[]"], lines(EVENTS[1]), lines({**BEGIN, "schema": 2}), ["\x00"]]
 )
 def test_what_begins_otherwise_is_no_record(first: list[str]) -> None:
-    with pytest.raises(ValueError, match="not a begin event of schema 1"):
+    with pytest.raises(ValueError, match="no run record of schema 1"):
         parse_run(first)
 
 
