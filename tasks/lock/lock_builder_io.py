@@ -26,7 +26,7 @@ _BUILD_HINT = "run: doit build, then the same command again"
 
 
 class FinishedBuild:
-    """A finished build of a profile. Raises `TorchyardError` at creation if it is not up to date.
+    """A finished build of a profile. Raises `TorchyardError` if a stage is not up to date.
 
     `extensions` are the jobs of the built extensions. `left_out` has the reason for each
     optional extension that was not built.
@@ -71,10 +71,9 @@ class FinishedBuild:
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[InstalledPackage, ...]]:
-        """Return the packages installed from an index by group: "deps", "torch", extension names.
+        """Return the packages installed from an index, for "deps", "torch" and each extension.
 
-        Each package is in the first group that requires the package. Packages that no group
-        requires, such as pip, are in "deps".
+        A package belongs to the first of these that requires it, or to "deps" if none does.
         """
         overlay = self.deps.overlay
         site = Path(overlay) if overlay else environments.find_site_folder(self.layout.venv)

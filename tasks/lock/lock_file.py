@@ -1,6 +1,6 @@
 """Parse, write and compare sections of torchyard.lock (one for each profile); pin plans to them.
 
-A pin is a locked input in a job. Fingerprints omit the pins, so pinning makes no stage stale.
+A pinned job uses the locked inputs. Pinning alone makes no stage out of date.
 """
 
 import re
@@ -81,7 +81,7 @@ class LockSection(StrictModel, frozen=True):
 def merge_kept_extensions(
     now: LockSection, previous: LockSection | None, names: Container[str]
 ) -> LockSection:
-    """Return `now` with the extensions `names` added from `previous`, unless `now` has them."""
+    """Return `now` with the extensions in `names` that only `previous` has."""
     locked = previous.extensions.items() if previous else ()
     retained = {name: inputs for name, inputs in locked if name in names}
     return structs.replace(now, extensions={**retained, **now.extensions})
@@ -96,7 +96,7 @@ _SECTION_KEY = re.compile(r"""^(["']?)(?P<name>[^\s"'#][^"']*?)\1:\s*(#.*)?$""")
 
 
 def split_sections(text: str) -> dict[str, tuple[int, str]]:
-    """Return the section of each profile: the number of lines before it, and the unparsed text."""
+    """Return the line index and the text of each section, by profile."""
     sections: dict[str, tuple[int, str]] = {}
     name = ""
     for number, line in enumerate(text.splitlines(keepends=True)):
@@ -263,9 +263,9 @@ def _parse_wheel_version(wheel: str) -> Version | None:
 
 
 def _list_pins(job: Any, section: LockSection, *, torch: bool) -> tuple[dict[str, Any], str]:
-    """Return the values to pin in the job and "", or {} and how the job differs from the lock.
+    """Return the fields to pin in the job, and how the job differs from the lock ("" if equal).
 
-    If torch itself differs from the lock, `torch` is False, and the jobs of torch are not pinned.
+    If `torch` is False, torch differs from the lock, and the jobs of torch are not pinned.
     """
     pins: dict[str, Any] = {}
     locked, mismatch = section.torch, ""

@@ -1,4 +1,4 @@
-"""Define a profile with its settings and plan; pin the plan to torchyard.lock and a bundle."""
+"""Define the class of a profile, and pin its plan to torchyard.lock and a bundle."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def load_pinned_plan(
 ) -> PinnedPlan:
     """Pin the plan to its section in torchyard.lock and to the bundle in the setting `offline`.
 
-    The fingerprints of the stages stay the same. Raises `SettingsError` for an unusable bundle.
+    Raises `SettingsError` for an unusable bundle.
     """
     lock_path, section = Path(layout.root) / LOCK_NAME, None
     if settings.lock and lock_path.is_file():
@@ -90,7 +90,7 @@ def activate_sources(settings: Settings, layout: Layout, pinned: PinnedPlan) -> 
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile with settings and plan. `pinned_plan` is `plan` pinned to a lock and a bundle."""
+    """A profile with its settings and plan. `pinned_plan` has the lock and bundle of the plan."""
 
     loaded: LoadedSettings
     layout: Layout

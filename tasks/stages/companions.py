@@ -31,8 +31,8 @@ class Companion:
 
     The strategy `wheel` fetches `requirement` from `index` ("" is the default index). `pinned` is
     True if the PyTorch tree specifies the version. The strategy `git` builds the tag or branch
-    `ref` as `version` ("" is the version in its source tree). With the strategy `with torch`, torch
-    requires the package, so that it is installed together with torch.
+    `ref`; `version` overrides the version in the source tree if not "". `with torch` means that
+    torch itself requires the package.
     """
 
     name: str
@@ -72,7 +72,7 @@ def needs_companion_build(settings: Settings, choice: Resolution, knowledge: Kno
 
 
 def find_companion_specifier(knowledge: Knowledge, torch: str, name: str) -> str:
-    """Return the versions of the package `name` that fit this torch version, or "" if unknown."""
+    """Return which versions of a package fit this torch version, or "" if unknown."""
     try:
         release = find_release(knowledge, torch)
     except KnowledgeError:

@@ -5,5 +5,5 @@ Inputs: the tree, the tools and the environment from the stages source, deps and
 Output: compile.json (backend, folders, and one digest of the compiled libraries).
 
 Reruns when: an input, a GPU target, or one of the settings build.type, build.flags, build.env,
-build.target and build.backend changed. If Ninja then runs no step, compile.json stays the same.
+build.target and build.backend changed.
 """

@@ -37,10 +37,9 @@ class BuildSpec:
 
 
 class CMakeBackend:
-    """The backend without Python packaging: CMake makes C++ libraries and an install prefix.
+    """The backend `cmake`, which builds only the C++ libraries, and the base of the others.
 
-    Subclasses are the other backends. Each command runs in the source tree. The
-    variables of a command are added to the environment of the build.
+    Each command runs in the source tree.
     """
 
     everything = "all"  # the CMake target that builds everything
@@ -75,7 +74,7 @@ class CMakeBackend:
         return Command(argv, variables, f"compile {work.target or 'PyTorch'}")
 
     def create_wheel_step(self, work: BuildSpec) -> Command:
-        """Return the command that makes an install prefix in `DESTINATION` instead of a wheel."""
+        """Return the command that installs the libraries (this backend has no wheel)."""
         folder = str(self.find_build_folder(work))
         argv = (work.cmake, "--install", folder, "--prefix", DESTINATION)
         return Command(argv, {}, "install the libraries")
@@ -113,12 +112,12 @@ class SetupPyBackend(CMakeBackend):
 class ScikitBuildBackend(CMakeBackend):
     """The scikit-build-core backend, for PyTorch 2.14 and later, with a persistent build folder.
 
-    scikit-build-core configures only while it makes a wheel. The configure step therefore makes a
-    wheel without libraries, which is discarded.
+    scikit-build-core configures only while it makes a wheel. The configure step therefore makes
+    a wheel, which is discarded.
     """
 
     def create_configure_step(self, work: BuildSpec) -> Command:
-        """Return the command that configures. Its CMake target `help` compiles nothing."""
+        """Return the command that configures without compiling."""
         config, dest = ("build.targets=help", "install.components=nothing"), work.build_root
         return self._create_build_step(work, config, str(dest / "scratch"), "configure PyTorch")
 
@@ -150,20 +149,19 @@ def detect_backend(pyproject: str) -> BackendName:
 def create_reconfigure_step(
     work: BuildSpec, folder: PurePath, arguments: tuple[str, ...]
 ) -> Command:
-    """Return the CMake command that changes cache entries of a configured folder."""
+    """Return the command that runs CMake again, with `arguments`, in a configured folder."""
     return Command((work.cmake, *arguments, str(folder)), {}, "reconfigure PyTorch")
 
 
 def build_job_variables(work: BuildSpec, *names: str) -> dict[str, str]:
-    """Return the variables `names`, set to the job count; {} if a jobserver limits the jobs."""
+    """Return `names` with the job count as value, or {} if a jobserver limits the jobs."""
     return dict.fromkeys(names, str(work.jobs)) if work.jobs else {}
 
 
 def build_wheel_argv(work: BuildSpec, *config: str, dest: str = DESTINATION) -> tuple[str, ...]:
-    """Return the command that makes a wheel with the tree's build backend and `config` settings.
+    """Return the command that makes a wheel. `config` has settings for the tree's build backend.
 
-    `python -m build` runs the backend in the tree, and so reuses compiled files. The dependency
-    check is skipped, because CMake and Ninja may come from the system.
+    The wheel is made in the tree, so that compiled files are reused.
     """
     options = ("--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", dest)
     return (work.python, "-m", "build", *options, *(f"-C{entry}" for entry in config), ".")

@@ -37,12 +37,10 @@ _FORWARDED_LINE = re.compile(rf"^[^#\n]*\b{KERNEL_JOBS_VARIABLE}\b", re.MULTILIN
 def build_kernel_variables(
     tree: PurePath, variables: Mapping[str, str], jobs: int | None, *, elastic: bool
 ) -> dict[str, str]:
-    """Return the variable that sets the depth of Ninja's job pool for flash-attention kernels.
+    """Return the variable that limits how many flash-attention kernels compile at once.
 
-    The result is empty if the tree has no such pool, CUDA is off, or the user has set the variable.
-    With `elastic`, the depth is the full job count, because the jobserver limits the jobs. The
-    depth does not depend on the free memory, because CMake runs again after each change of the
-    depth.
+    The result is empty if the tree has no such limit, CUDA is off, or the user has set the
+    variable. With `elastic`, a jobserver limits the jobs, so that the value is the full job count.
     """
     is_cuda_build = is_same_value(variables.get("USE_CUDA", ""), "1")
     if KERNEL_JOBS_VARIABLE in variables or not (is_cuda_build and has_kernel_pool(tree)):
@@ -60,11 +58,11 @@ def has_kernel_pool(tree: PurePath) -> bool:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """The inputs of a build: backend, build folder, and the requested configuration.
+    """The backend, build folder and requested configuration of a build.
 
-    `cache_entries` is the content of CMakeCache.txt. `before` is the fingerprint of the last
-    configure, `requested` the fingerprint of the next one. `max_jobs` is the job count in the
-    settings, if any. `wheel_variables` keep the wheel command from configuring the folder again.
+    `cache_entries` is the content of CMakeCache.txt. `before` is the configuration of the folder,
+    `requested` the new one. `max_jobs` is the job count in the settings, if any.
+    `wheel_variables` are added to the environment of the wheel command.
     """
 
     name: BackendName
@@ -186,10 +184,10 @@ def _identify_toolchain(
 
 @dataclass(frozen=True)
 class BuildPreview:
-    """The preview of a build: the action for the build folder, and the steps that Ninja would run.
+    """What a build would do to the build folder, and which steps Ninja would run.
 
     `ninja` is `None` if the steps are unknown until CMake has run. `last_object_count` is the
-    number of objects in the last full build (0: unknown).
+    number of objects in the last full build, 0 if unknown.
     """
 
     decision: FolderDecision

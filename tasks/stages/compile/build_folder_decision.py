@@ -1,8 +1,7 @@
-"""Decide whether changed variables and tools require that a build folder is reconfigured or wiped.
+"""Decide whether a build folder must be reconfigured or wiped after changes.
 
 The rules in config/knowledge/buildfolder.yaml map each change to an effect on the folder: reuse,
-reconfigure or wipe. The most severe effect decides. The CMake cache does not show who set a value,
-so requested values are stored too.
+reconfigure or wipe. The most severe effect decides.
 """
 
 import re
@@ -50,11 +49,11 @@ _ACTION_TEXTS = {
 
 @dataclass(frozen=True)
 class ConfigureFingerprint:
-    """The variables and tools that a build folder is configured from.
+    """The variables and tools with which a build folder is configured.
 
     `toolchain` has the version and path of each known tool, by names such as `toolchain.cxx`.
-    `held` are the values in CMakeCache.txt after the configure. `pending` are the variables of an
-    unfinished configure, if any.
+    `held` are values in CMakeCache.txt after the configure. `pending` are the variables of a
+    later configure that did not finish, if any.
     """
 
     variables: Mapping[str, str]
@@ -96,7 +95,7 @@ def choose_folder_action(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> FolderDecision:
-    """Return the action for a build folder. `cache` is empty if no configure has finished."""
+    """Return the action for a build folder with the CMake cache entries `cache`."""
     if not cache:
         return FolderDecision("configure")
     changes = list(_list_requested_changes(rules, cache, before, requested))
@@ -120,7 +119,7 @@ def _list_requested_changes(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> Iterator[FolderChange]:
-    """Yield each variable or tool that changed since the last (possibly unfinished) configure."""
+    """Yield each variable or tool that changed since the last configure."""
     old, new = ({**one.variables, **one.toolchain} for one in (before, requested))
     pending = {**old, **(before.pending or {})}
     for name in sorted({*old, *new, *pending}):
@@ -185,7 +184,7 @@ def list_expected_entries(
     requested: ConfigureFingerprint,
     effects: tuple[Effect, ...] = ("reconfigure",),
 ) -> Iterator[tuple[FolderRule, str, str, str]]:
-    """Yield (rule, name, cache entry, value) for values whose rule has one of the `effects`."""
+    """Yield (rule, name, cache entry, value) for the values with a rule of one of the `effects`."""
     for name, value in sorted({**requested.toolchain, **requested.variables}.items()):
         rule = find_folder_rule(rules, name)
         if rule.effect in effects:
@@ -212,7 +211,7 @@ def format_cmake_paths(value: str) -> str:
 
 
 def format_setting_name(name: str) -> str:
-    """Return the settings key of a variable, or a description of a tool, for messages."""
+    """Return the name of a variable or tool for messages, such as `build.flags.USE_CUDA`."""
     if name in _SETTING_NAMES:
         return _SETTING_NAMES[name]
     return f"build.{'flags' if name.startswith(('USE_', 'BUILD_')) else 'env'}.{name}"

@@ -58,10 +58,10 @@ def read_configured_fingerprint(
     rules: tuple[FolderRule, ...],
     requested: ConfigureFingerprint,
 ) -> ConfigureFingerprint:
-    """Return the values that the folder was configured from.
+    """Return the variables and tools with which the folder was configured.
 
-    For a folder that torchyard has not configured, the values are those in CMake's cache. Variables
-    that CMake does not cache are assumed to have the requested values.
+    If torchyard did not configure the folder, they are read from CMake's cache. Variables that
+    CMake does not cache are assumed to have the requested values.
     """
     tools = {
         name: toolchain.resolve_tool_identity(name, value)
@@ -90,7 +90,7 @@ def resolve_note_path(folder: PurePath) -> Path:
 def write_pending_note(
     folder: PurePath, before: ConfigureFingerprint, requested: ConfigureFingerprint
 ) -> None:
-    """Record the requested variables as pending, before CMake configures the folder."""
+    """Record that a configure with the requested variables begins."""
     note = replace(before, pending=requested.variables)
     files.write_atomic(resolve_note_path(folder), format_canonical_json(note))
 
@@ -152,7 +152,7 @@ def write_configure_note(
     before: ConfigureFingerprint,
     requested: ConfigureFingerprint,
 ) -> None:
-    """Record the configured values and tools. A tool that `requested` lacks is as in `before`."""
+    """Record the variables and tools of a finished configure."""
     cache = read_cmake_cache(folder)
     entries = (entry for _, _, entry, _ in list_expected_entries(rules, requested))
     values = {entry: cache[entry] for entry in entries if entry in cache}
@@ -167,10 +167,9 @@ _TICK = 2_000_000_000  # ns: the coarsest resolution of a file system's clock
 
 
 def compute_library_digest(folders: Iterable[PurePath], start: PurePath, cache: PurePath) -> str:
-    """Return one sha256 over the paths (relative to `start`) and contents of all libraries.
+    """Return one sha256 of all libraries in the folders, with their paths relative to `start`.
 
-    A folder may be missing. The file `cache` keeps the digests of unchanged libraries between
-    calls.
+    The file `cache` stores digests, so that an unchanged library is not read again.
     """
     old_digests, new_digests = {}, {}
     with contextlib.suppress(OSError, ValueError):

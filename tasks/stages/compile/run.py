@@ -52,7 +52,7 @@ class CompileStatistics:
     ninja_seconds: float = 0.0
 
     def build_run_facts(self) -> dict[str, Json]:
-        """Return the fields of this run for the build history."""
+        """Return what the build history records about this build."""
         return {
             "configure_seconds": round(self.configure_seconds, 3),
             "ninja_seconds": round(self.ninja_seconds, 3),
@@ -70,7 +70,7 @@ _UNUSED_HEADING = "Manually-specified variables were not used by the project:"
 
 
 def list_unused_variables(lines: Iterable[str], requested: Collection[str]) -> list[str]:
-    """Return the `requested` variables in CMake's indented list of unused variables."""
+    """Return the `requested` variables that CMake reports as unused."""
     listed = takewhile(
         lambda line: line.startswith(" ") or not line.strip(),
         islice(dropwhile(lambda line: _UNUSED_HEADING not in line, lines), 1, None),
@@ -149,7 +149,7 @@ def _build_and_record(
 
 
 def _find_active_cache(job: CompileJob, launcher: str) -> CompilerCache:
-    """Return the compiler cache that the build folder uses, which can differ from cache.json."""
+    """Return the compiler cache that the build folder uses: that of `launcher`, if set."""
     path = Path(job.layout.compute_manifest_path("cache"))
     cache = manifests.read_manifest(path, CompilerCache) if path.exists() else CompilerCache()
     if launcher and cache_program_io.parse_cache_kind(launcher) != cache.kind:
@@ -204,9 +204,8 @@ def _compile_folder(
 ) -> None:
     """Run Ninja under the job scheduler.
 
-    Earlier builds determine the job count and the predicted duration. `resources` are the cache
-    measurement and the number of job slots of remote workers. `before` is Ninja's log before the
-    build.
+    `resources` has the cache measurement and the number of jobs that workers can run. `before` is
+    Ninja's log before the build.
     """
     measurement, slots = resources
     history = tuple(build_history_io.read_history(job.runs))

@@ -141,7 +141,7 @@ def _prepare_cuda_toolkit(job: DepsJob, python: str) -> CudaHome | None:
 
 
 def list_toolkit_pins(site: Path, packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the exact versions of the packages and their dependencies, as install constraints."""
+    """Return `NAME==VERSION` for each of the packages and their dependencies."""
     installed = read_installed_packages(site)
     required = resolve_required_names(packages, installed)
     return tuple(sorted(installed[name].pin for name in required))

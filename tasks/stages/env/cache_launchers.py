@@ -46,8 +46,7 @@ _CACHE_KEYS = {
 def select_launchers(cache: CompilerCache, job: EnvJob) -> dict[str, str]:
     """Return the launcher variables of torch's build. build.env and build.flags take precedence.
 
-    For distributed compilation, ccache calls the wrapper script, so that command lines stay the
-    same. If caching is off, USE_CCACHE=0 keeps torch's CMake from searching for ccache.
+    If caching is off, USE_CCACHE=0 keeps torch's CMake from searching for ccache.
     """
     distribution = dict.fromkeys(_CXX_LAUNCHERS, job.distribute) if job.distribute else {}
     if job.caching == "off" or job.flags.get("USE_CCACHE") is False:
@@ -77,8 +76,7 @@ def build_cache_environment(
 ) -> CacheEnvironment:
     """Return the variables that enable the compiler cache for extensions.
 
-    TORCH_NO_COMPILER_WRAPPER keeps the cpp_extension of torch 2.14 and later from using a cache on
-    PATH. CXX must name a wrapper script, because cpp_extension does not accept "ccache g++". On
+    CXX must name a wrapper script, because torch's cpp_extension does not accept "ccache g++". On
     Windows, no cache is used, because cpp_extension always calls `cl`.
     """
     variables = {"TORCH_NO_COMPILER_WRAPPER": "1"}
@@ -139,10 +137,10 @@ def compute_cache_tuning(
 
 
 def find_base_dir(job: EnvJob, tree: str) -> str:
-    """Return the cache's base directory: the common parent of the tree and the build folder.
+    """Return the common parent of the tree and the build folder, for paths relative to it.
 
-    If the parent is the root or the folder of all home directories, the result is the tree. If
-    `tree` is "", the result is the build folder.
+    The result is the tree if the parent is a folder such as /home, and the build folder if `tree`
+    is "".
     """
     build = job.venv.parent
     if not tree:

@@ -207,9 +207,8 @@ def _add_reasons(
 def _build_common_variables(job: EnvJob, deps: DepsManifest) -> dict[str, str]:
     """Return the variables that configure Python, the compilers and the CUDA toolkit.
 
-    VIRTUAL_ENV names the managed venv. For an existing interpreter, PYTHONPATH names the folder of
-    the build tools instead. CUDAHOSTCXX (for CMake) and CC (for extensions) set the host
-    compiler of nvcc.
+    VIRTUAL_ENV is the managed venv. With an existing interpreter, PYTHONPATH is the folder of the
+    build tools instead.
     """
     variables = {"PYTHONNOUSERSITE": "1"}
     variables |= {"PYTHONPATH": deps.overlay} if deps.overlay else {"VIRTUAL_ENV": str(job.venv)}
@@ -279,7 +278,7 @@ def create_environment(
     prepend: Mapping[str, tuple[str, ...]],
     leaks: Iterable[str],
 ) -> Environment:
-    """Return an environment that sets `values` and unsets `leaks`. On Windows, "" means unset."""
+    """Return an environment that sets `values` and unsets the variables `leaks`."""
     separator = ";" if job.system == "windows" else ":"
     for name, folder in ((name, folder) for name, row in prepend.items() for folder in row):
         if separator in folder:

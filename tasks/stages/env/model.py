@@ -25,10 +25,9 @@ class Environment:
     """An environment: the manifest env.json (builds) or extension-env.json (extensions).
 
     `prepend` has the folders to prepend to PATH-like variables. `unset` are variables that must not
-    be inherited from the user's shell. The user's values override those in `defaults`. A build
-    folder that is already configured keeps its values of the variables `offered`. `why` has the
-    reason for each variable; it is empty for extensions, so that a reworded reason does not rebuild
-    extensions.
+    be inherited from the user's shell. The user's values override those in `defaults`. `offered`
+    are variables for which a configured build folder keeps its own values. `why` has the reason
+    for each variable; it is empty for extensions.
     """
 
     set: Mapping[str, str]
@@ -47,8 +46,8 @@ class Environment:
     def keep_configured_launchers(self, cache: Mapping[str, str]) -> Environment:
         """Return the environment for a build folder that is configured with this CMake cache.
 
-        Adding or removing a compiler cache would force a full rebuild. Therefore the `offered`
-        variables keep their configured values.
+        The `offered` variables keep the values in the cache, because another compiler cache would
+        cause a full rebuild.
         """
         variables = {name: value for name, value in self.set.items() if name not in self.offered}
         configured = {name: cache[name] for name in self.offered if name in cache}
@@ -90,7 +89,7 @@ class CacheEnvironment:
 
 
 def build_cache_namespace(cache: CompilerCache, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return CCACHE_NAMESPACE to separate objects by nvcc flags that ccache ignores, or {}."""
+    """Return CCACHE_NAMESPACE with a digest of nvcc flags that ccache ignores, or {}."""
     flags = [variables.get(f"NVCC_{position}_FLAGS", "") for position in ("PREPEND", "APPEND")]
     if cache.kind != "ccache" or not any(flags):
         return {}

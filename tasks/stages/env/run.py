@@ -57,7 +57,7 @@ def _read_inputs(job: EnvJob) -> tuple[DepsManifest, CompilerCache, str]:
 
 
 def write_scripts(job: EnvJob, environment: Environment) -> None:
-    """Write the script env.* of each shell. If MAX_JOBS is not set, add a safe value."""
+    """Write the script env.* of each shell. The scripts always set MAX_JOBS."""
     if "MAX_JOBS" not in environment.set:
         environment = replace(
             environment,

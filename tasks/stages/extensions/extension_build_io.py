@@ -1,8 +1,7 @@
 """Build the wheel of one extension against the installed torch.
 
-pip 21.3 and later build in the source tree, so that a build that is retried with fewer jobs reuses
-Ninja's outputs. There are two exceptions: scikit-build-core builds in a temporary folder, and pip
-before 25.3 removes the outputs of a project without pyproject.toml.
+pip 21.3 and later build in the source tree, so that a retry with fewer jobs reuses Ninja's outputs.
+scikit-build-core never reuses outputs; pip before 25.3 does only with a pyproject.toml.
 """
 
 import contextlib
@@ -152,11 +151,7 @@ def _compile_extension(job: ExtensionJob, deps: DepsManifest, command: Command, 
 
 
 def _read_edges(tree: Path, scheduler: JobScheduler) -> Iterator[Edge]:
-    """Yield the Ninja edges of this build. Edges of earlier builds in the same logs are omitted.
-
-    Ninja's logs can be anywhere in the tree. They are read lazily, because an unreadable log must
-    not hide a build failure.
-    """
+    """Yield the Ninja edges of this build, from all Ninja logs in the tree."""
     finished = scheduler.edge_times.finished
     logs = tree.rglob(".ninja_log") if finished else ()
     edges = (item for log in logs for item in build_history_io.read_ninja_log(log.parent).items())

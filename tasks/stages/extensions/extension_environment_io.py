@@ -48,9 +48,8 @@ def add_reproducible_flags(
 ) -> dict[str, str]:
     """Return the environment with flags that make the build reproducible in any checkout.
 
-    These flags are in no manifest, so that they cause no rebuild. setuptools passes CPPFLAGS to the
-    C and C++ compilers. nvcc gets no such flag, because the value would differ in each checkout and
-    prevent cache hits of ccache. `date` is the commit time of the source.
+    nvcc gets no such flag, because ccache would then have no hits in another checkout. `date` is
+    the commit time of the source.
     """
     flag = f"-ffile-prefix-map={job.layout.build}=."
     major = deps.cxx.version.partition(".")[0]
@@ -85,10 +84,7 @@ def merge_environment(job: ExtensionJob, shared: Mapping[str, str]) -> dict[str,
 def compute_job_count(
     job: ExtensionJob, deps: DepsManifest, caching: CacheEnvironment, env: Mapping[str, str]
 ) -> int | None:
-    """Return the number of parallel compilers, or None if the jobserver decides.
-
-    torch's cpp_extension starts the ninja on PATH, and sets a job count only if MAX_JOBS is set.
-    """
+    """Return the number of parallel compilers, or None if the jobserver decides."""
     limit = find_job_limit(job)
     if limit and job.jobs_exact:
         return limit

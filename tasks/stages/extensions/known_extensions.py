@@ -47,9 +47,8 @@ def apply_known_facts(
 ) -> ExtensionJob:
     """Return the job with the known build settings of the distribution `name`.
 
-    `reads` are the variables that setup.py reads. The arch variables in `reads` are set to the
-    targets, except for those in `job.env`. Raises `KnowledgeError` for a target that an arch
-    variable cannot express.
+    Known arch variables in `reads` (the variables that setup.py reads) are set to the targets,
+    unless `job.env` sets them. Raises `KnowledgeError` if a variable cannot express a target.
     """
     fact = extension_facts.find_extension_by_distribution(knowledge, name)
     if fact and not job.known and job.combination:

@@ -102,8 +102,8 @@ class BuiltExtension:
     `libraries` are the absolute paths of the installed shared libraries. `archs` maps the file
     names of libraries to archs. `source` has the commit or digest of the source and of the patches.
     `status` is "unreachable" if the source could not be fetched, so that nothing was built.
-    `surface` names the ABI fingerprint of the torch that the extension was built against ("" if
-    not built). `needs_code` is True if the libraries must contain device code.
+    `surface` is the name of torch's ABI fingerprint at the build ("" if not built). `needs_code`
+    is True if the libraries must contain device code.
     """
 
     name: str

@@ -97,7 +97,7 @@ def plan_extension(
 def list_build_warnings(
     settings: Settings, choice: Resolution, knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a warning for each extension with a known build failure that is not verified."""
+    """Yield a warning for each extension that may fail to build."""
     for extension in settings.extensions:
         if bad := _find_failure(extension, choice, knowledge, verified=False):
             yield f"{extension.name} may not build with torch {choice.torch}: {bad.what}. {bad.fix}"
@@ -106,7 +106,7 @@ def list_build_warnings(
 def _find_failure(
     extension: Extension, choice: Resolution, knowledge: Knowledge, *, verified: bool
 ) -> extension_facts.BuildFailure | None:
-    """Return the known build failure if its verification status equals `verified`, else `None`."""
+    """Return the known build failure, if any. `verified` selects verified or unverified ones."""
     fact = find_extension_fact(extension, knowledge)
     if not fact or extension.patches:
         return None
