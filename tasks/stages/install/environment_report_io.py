@@ -1,4 +1,4 @@
-"""A script that the user's interpreter runs, to print a JSON report on its environment.
+"""Print a JSON report on the environment of the interpreter that runs this script.
 
 The script supports Python 3.8. Its argument is the folder with torchyard's copy of `packaging`.
 """

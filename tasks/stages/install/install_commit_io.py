@@ -48,8 +48,7 @@ def _find_replaced_files(
 ) -> tuple[Mapping[str, InstalledDistribution], dict[str, str]]:
     """Return the distributions to replace by name, and the files to back up (path → owner).
 
-    Raises `TorchyardError` if such a file belongs to an unknown package, or if its path is a folder
-    or a link.
+    Raises `TorchyardError` if a package has no list of its files, or a path cannot be replaced.
     """
     prefix, paths = target.prefix, dict[str, str]()
     old = target_files.find_distributions(prefix, target.sites, staging.versions)
@@ -76,7 +75,7 @@ def _find_replaced_files(
 
 
 def _require_clear_paths(prefix: Path, paths: Iterable[str], placed: Iterable[str]) -> None:
-    """Raise an error if a parent of `paths` is a link or read-only, or one of `placed` a folder."""
+    """Raise an error if a parent folder is a link or read-only, or if something is in the way."""
     for folder in (prefix / name for name in sorted(list_parents(paths))):
         real = os.path.realpath(folder)
         if folder.is_symlink() or Path(real) != folder:
@@ -103,7 +102,7 @@ def back_up_files(
     wheels: Mapping[str, str],
     when: str,
 ) -> InstallRecord:
-    """Back up, in `stamp`, all files to replace. `wheels` maps package names to wheel digests."""
+    """Back up all files to replace. `stamp` is the backup folder, `wheels` has digests by name."""
     prefix, backups = target.prefix, {}
     old, paths = _find_replaced_files(target, staging)
     for path in _show_file_count("backing up", sorted(paths)):
@@ -146,11 +145,11 @@ def swap_files(record: InstallRecord, staged: Path) -> None:
 
 @dataclass(frozen=True)
 class CommitResult:
-    """The `result` of an install for replaced.json, and the paths of three kinds of backups.
+    """The record for replaced.json, and the paths of three kinds of backups.
 
     `originals` are new backups that a rollback will restore. `edited` are new backups of files that
-    the user changed or added after the last install. `superseded` are older backups of packages
-    that the user has since replaced; a rollback no longer restores them.
+    the user changed or added after the last install. `superseded` are old backups that a rollback
+    no longer restores.
     """
 
     result: InstallRecord
@@ -223,7 +222,7 @@ def commit_install(stamp: Path, new: InstallRecord) -> CommitResult:
 
 
 def _finish_commit(stamp: Path, pending: journal.PendingInstall) -> None:
-    """Move the backups and write the record. After a SIGKILL, this function can run again."""
+    """Move the backups and write the record. An interrupted call can be repeated."""
     for source, target in ((stamp / source, stamp / target) for source, target in pending.moves):
         if os.path.lexists(source) and not os.path.lexists(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -273,7 +272,7 @@ def _undo_pending(stamp: Path) -> None:
 def restore_environment(stamp: Path) -> None:
     """Restore the files from before the first install.
 
-    After that, the backup folder `stamp` has only the files that the user changed after an install.
+    Only files that the user changed after an install remain in the backup folder `stamp`.
     """
     _undo_pending(stamp)
     record = journal.read_record(stamp)
@@ -297,8 +296,8 @@ def restore_environment(stamp: Path) -> None:
 def restore_backup(stamp: Path, subfolder: str, record: InstallRecord) -> None:
     """Remove the installed files, and restore the backups in the folder `subfolder` of `stamp`.
 
-    Files of the user at the same paths are moved to a new folder in `stamp`, with a warning. Raises
-    `TorchyardError` if a backup is damaged.
+    Files that the user has changed since are moved to a new folder in `stamp`, with a warning.
+    Raises `TorchyardError` if a backup is damaged.
     """
     prefix, store = Path(record.prefix), stamp / subfolder
     aside = stamp / ASIDE_FOLDER / create_timestamp()
@@ -346,7 +345,7 @@ def _is_known_file(record: InstallRecord, path: str, store: Path) -> bool:
 
 
 def _displace_user_file(path: Path, to: Path) -> bool:
-    """Move the file to `to`; if it is bytecode, delete it and return False."""
+    """Move the file to `to`, or delete it if it is bytecode. Return True if it was moved."""
     if is_bytecode(path.as_posix()):
         path.unlink(missing_ok=True)
         return False
@@ -358,7 +357,7 @@ def _displace_user_file(path: Path, to: Path) -> bool:
 
 
 def _restore_file(record: InstallRecord, path: str, store: Path, aside: Path) -> bool:
-    """Restore the file, or remove it if it is new. Return True if a user's file went to `aside`."""
+    """Restore or remove the file at `path`. Return True if a user's file was moved to `aside`."""
     target, backup = Path(record.prefix) / path, record.kept.get(path)
     is_unchanged = target_files.is_installed_file(target, record.placed.get(path))
     if backup and not is_unchanged and target_files.is_original_file(target, backup, store / path):

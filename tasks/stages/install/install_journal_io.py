@@ -18,7 +18,7 @@ STAGING_FOLDER = f"{PENDING_FOLDER}/staged"
 
 @dataclass(frozen=True)
 class BackupFile:
-    """The backup of a file that `owner` replaces. `link` is the target of a link, "" for a file."""
+    """The backup of a file that `owner` replaces. `link` is a symbolic link's target, or ""."""
 
     owner: str
     sha256: str
@@ -37,11 +37,10 @@ class InstalledFile:
 
 @dataclass(frozen=True)
 class DistributionChange:
-    """The change of a distribution from version `before` ("" if not installed) to version `after`.
+    """A distribution that changed from the version `before` ("": not installed) to `after`.
 
     `record_before` and `record` are the sha256 of the old and the new RECORD. `path` is the path of
-    the new one. `wheel` is the sha256 of the wheel in the wheelhouse, "" for a package from an
-    index.
+    RECORD. `wheel` is the sha256 of the wheel in the wheelhouse, "" for a package from an index.
     """
 
     before: str
@@ -75,8 +74,8 @@ class InstallRecord:
 class PendingInstall:
     """An unfinished install: "installing" until the packages were imported, then "settling".
 
-    `exchange` is the record of this install. A "settling" install moves files and then writes
-    `result` to replaced.json. `moves` has the old and new paths, relative to the backup folder.
+    `exchange` is the record of this install. `result` is the record to write to replaced.json after
+    the `moves` of backups (old and new path, relative to the backup folder).
     """
 
     state: Literal["installing", "settling"]
@@ -111,7 +110,7 @@ def _read_journal(path: Path, kind: type[T]) -> T | None:
 
 
 def read_latest_record(stamp: Path) -> InstallRecord | None:
-    """Return the record of finished installs; if none has finished, that of the pending install."""
+    """Return the record of the finished installs or, if there are none, of the pending install."""
     pending = read_pending(stamp)
     return read_record(stamp) or (pending.exchange if pending else None)
 

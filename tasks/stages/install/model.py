@@ -9,11 +9,10 @@ from pathlib import PurePath
 class InstallJob:
     """A job that installs into the environment of the interpreter `into`.
 
-    `into` is a path (relative to `root`, the checkout) or a name on PATH. `index` is searched for
-    torch's dependencies in addition to the default index. `builds` contains the build directories
-    of all profiles, `replaced` the backups. `sizes` maps prefixes of package names to unpacked
-    sizes in MiB. `deps`, `environment`, `wheel` and `extensions` (by name) are manifests to read.
-    With `partial`, the manifest of an extension whose build failed may be missing.
+    `into` is a program name or a path relative to `root`, the checkout. `index` is an additional
+    index for torch's dependencies. `builds` has the builds of all profiles, `replaced` the backups.
+    `sizes` are unpacked sizes in MiB by prefix of the package name. `deps`, `environment`, `wheel`
+    and `extensions` are manifests. With `partial`, those of failed extensions may be missing.
     """
 
     into: str

@@ -164,7 +164,7 @@ _DRY_RUN_LINE = re.compile(r"^ [+~] ([A-Za-z0-9][\w.-]*)==(\S+)")
 
 @dataclass(frozen=True)
 class Installer:
-    """An installer for `target`: the program `uv` or, if it is `None`, pip of the Python `pip`."""
+    """An installer that runs `uv` or, if that is `None`, the pip of the interpreter `pip`."""
 
     job: InstallJob
     target: TargetEnvironment
@@ -230,7 +230,7 @@ def resolve_requirements(
 def resolve_install(
     installer: Installer, wheels: Sequence[SelectedWheel], record: InstallRecord | None
 ) -> Mapping[str, str]:
-    """Return the versions to install by name. For extensions, only missing packages are added."""
+    """Return the versions to install by name. Requirements of extensions replace no package."""
     target, built = installer.target, {one.name for one in wheels}
     new_wheels = {one.name: one.version for one in wheels if not _is_installed(one, record)}
     torch, *others = wheels
@@ -267,7 +267,7 @@ def _is_installed(wheel: SelectedWheel, record: InstallRecord | None) -> bool:
 def _list_missing_requirements(
     wheel: SelectedWheel, target: TargetEnvironment, built: set[str]
 ) -> Iterator[str]:
-    """Yield requirements neither `built` nor installed; warn if an installed version is wrong."""
+    """Yield the missing requirements of a wheel; warn if an installed one has a wrong version."""
     installed = target.list_versions()
     requirements = wheel_requirements_io.read_wheel_requirements(wheel.path, target.info.version)
     for requirement in requirements:

@@ -31,7 +31,7 @@ _BYTES_PER_MIB = 2**20
 
 @dataclass(frozen=True)
 class InstallOrder:
-    """An install: `versions` maps the names of the packages to install to their versions.
+    """An install of the packages in `versions` (name → version).
 
     `chosen` are the wheels that the profile built. `stamp` is the folder for backups.
     """
@@ -124,7 +124,7 @@ def require_imports(job: InstallJob, target: TargetEnvironment, version: str) ->
 def _check_import_failures(
     target: TargetEnvironment, lines: Sequence[str], error: CommandFailedError
 ) -> None:
-    """Raise `BadArtifactError` for a failed import. Only warn if it needs a GPU driver."""
+    """Raise `BadArtifactError` for a failed import; if only the GPU driver is missing, warn."""
     begins = [number for number, line in enumerate(lines) if line.startswith("importing ")]
     outputs = [lines[begin:end] for begin, end in pairwise([*begins, len(lines)])]
     tried = [(output[0].removeprefix("importing "), output) for output in outputs]
@@ -197,7 +197,7 @@ def _unpack_packages(order: InstallOrder) -> StagedPackages:
 
 
 def _describe_location(order: InstallOrder, folder: Path) -> str:
-    """Return `install.into: VALUE`, and name `folder` if it is not on the environment's disk."""
+    """Return `install.into: VALUE`, after the name of `folder` if that is on another disk."""
     location, prefix = f"install.into: {order.installer.job.into}", order.installer.target.prefix
     is_same = folder == prefix or is_same_disk(folder, prefix)
     return location if is_same else f"{folder}, for {location}"

@@ -43,8 +43,8 @@ class Distribution:
 class EnvironmentInfo:
     """The interpreter's report on its environment. `tags` are the accepted wheel tags, best first.
 
-    `managed` is the path of EXTERNALLY-MANAGED. `user_torch` is the path of a torch in the user's
-    site-packages. A missing path is "".
+    `managed` is the path of EXTERNALLY-MANAGED. `user_torch` is the path of a torch that
+    pip installed with `--user`. A missing path is "".
     """
 
     version: str
@@ -141,7 +141,7 @@ def is_installed_file(path: Path, placed: InstalledFile | None) -> bool:
 
 
 def is_original_file(path: Path, backup: BackupFile, store: Path | None = None) -> bool:
-    """Return True if `path` equals the file recorded in `backup`. Its copy `store` saves time."""
+    """Return True if `path` has the content recorded in `backup`. The copy `store` is optional."""
     if backup.link or path.is_symlink():
         return path.is_symlink() and read_link(path) == backup.link
     if not path.is_file():
@@ -181,7 +181,7 @@ def list_bytecode(path: Path) -> Iterator[Path]:
 
 
 def remove_empty_folders(prefix: Path, folders: Iterable[str]) -> None:
-    """Remove temporary files of a killed install from `folders`, then the empty folders."""
+    """Remove leftover temporary files from `folders`, then each folder that is empty."""
     for name in sorted(folders, key=lambda name: name.count("/"), reverse=True):
         (prefix / name / TEMPORARY_NAME).unlink(missing_ok=True)
         for folder in (prefix / name / "__pycache__", prefix / name):
@@ -209,7 +209,7 @@ class StagedPackages:
 
 
 def prepare_staging(staged: Path, links: Mapping[str, str]) -> None:
-    """Create `staged` with the links of the prefix, so that relative paths are the same in both."""
+    """Create `staged` with the links of the environment, so that the same relative paths work."""
     staged.mkdir(parents=True)
     for link, folder in links.items():
         (staged / folder).mkdir(parents=True, exist_ok=True)
@@ -243,7 +243,7 @@ def read_staging(staged: Path, sites: Iterable[str]) -> StagedPackages:
 
 
 def _resolve_below_prefix(prefix: Path, site: Path, name: str) -> str | None:
-    """Return the path `name` in `site` relative to `prefix`, or None if it is outside of it."""
+    """Return `site`/`name` relative to `prefix`, or None if it is outside of `prefix`."""
     path = Path(os.path.normpath(site / name))
     return path.relative_to(prefix).as_posix() if path.is_relative_to(prefix) else None
 
@@ -255,9 +255,8 @@ _INFO_SUFFIXES = (".dist-info", ".egg-info", ".egg-link", ".egg")
 class InstalledDistribution:
     """An installed distribution, possibly with the metadata of several versions.
 
-    `infos` are the paths of its metadata: .dist-info folders, or the .egg-info and egg files of
-    older tools. `version` lists all versions. `listed` maps metadata paths without RECORD to the
-    files that conda lists, relative to the prefix.
+    `infos` are the metadata paths: .dist-info folders, or .egg-info and egg files. `version` lists
+    all versions. `listed` has conda's file lists for metadata paths without RECORD.
     """
 
     name: str
@@ -267,7 +266,7 @@ class InstalledDistribution:
 
     @property
     def unrecorded_infos(self) -> tuple[Path, ...]:
-        """Return the metadata paths for which no RECORD and no conda list names the files."""
+        """Return the metadata paths with neither a RECORD nor a file list of conda."""
         unlisted = (info for info in self.infos if info not in self.listed)
         return tuple(info for info in unlisted if not (info / "RECORD").is_file())
 

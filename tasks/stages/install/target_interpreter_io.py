@@ -32,11 +32,11 @@ print(*sorted({paths['purelib'], paths['platlib']}), sep='\\n')
 
 @dataclass(frozen=True)
 class InterpreterInfo:
-    """An interpreter: `implementation` such as "cpython", `kind` "usual" or "free-threaded".
+    """An interpreter, and the environment that it runs in.
 
-    `prefix` is the path of its environment, with links resolved. `managed` is the path of
-    EXTERNALLY-MANAGED. `unwritable` is the first package folder that the user cannot write to. A
-    missing path is "". `sites` are the site-packages folders.
+    `implementation` is a name such as "cpython". `kind` is "usual" or "free-threaded". `managed` is
+    the path of EXTERNALLY-MANAGED. `unwritable` is the first package folder that the user cannot
+    write to. A missing path is "". `sites` are the site-packages folders.
     """
 
     implementation: str
@@ -120,8 +120,8 @@ def check_install_target(
 ) -> None:
     """Raise `SettingsError` if nothing can be installed into the environment in install.into.
 
-    `doit_prefixes` are the environments of the Python that runs doit. Only a path may select them,
-    not a program name, because in an active venv `python` is that Python.
+    `doit_prefixes` are the environments of the Python that runs doit. They are refused if
+    install.into is a program name, because `python` may mean them by mistake.
     """
     into = settings.install.into
     if into is None:

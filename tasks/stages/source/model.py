@@ -13,10 +13,10 @@ UNTRACKED_CACHE = "new-files.json"  # in the state folder: the cache of `git.rea
 class SourceJob:
     """The inputs of the `source` stage: which PyTorch tree to provide, and where.
 
-    `location` is a git URL, a folder, or an archive's path or URL. `tree` is the folder of the
-    tree. `state` is a folder with the record of applied patches. `manifest` is removed before the
-    tree is changed. `others` is the folder of all builds, whose files may be reused. `commit` is
-    the commit of `ref` in torchyard.lock, if any.
+    `location` is a git URL, a folder, or the path or URL of an archive. `tree` is the folder of the
+    tree. `state` is the folder for the record of applied patches. `others` is the folder of all
+    builds, to reuse their clones and archives. `commit` is the commit of `ref` in torchyard.lock,
+    or "".
     """
 
     kind: SourceKind
@@ -44,10 +44,10 @@ class SourceJob:
 class SourceTree:
     """The manifest source.json: the current state of the tree.
 
-    A checkout has a `commit`, `submodules` (commits by path) and `edits` (a digest of all
-    differences, including patches, "" if none). For an archive, `digest` is its sha256, and `edits`
-    a digest of edited files. For a folder, `digest` is a digest of the files. `patches` are the
-    sha256 of the applied patches. `date` is the Unix time of the commit, or 0.
+    A checkout has a `commit`, `submodules` (commits by path) and `edits`, a digest of all local
+    changes ("" if none). An archive has `edits`, and its sha256 as `digest`. A folder has only the
+    `digest` of its files. `patches` are the sha256 of the applied patches. `date` is the Unix time
+    of the commit, or 0.
     """
 
     tree: str

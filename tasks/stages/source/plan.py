@@ -10,7 +10,7 @@ RECIPE = 1
 
 
 def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
-    """Return the `source` stage. Mirrors do not change the tree, so the fingerprint omits them."""
+    """Return the `source` stage. Its fingerprint does not depend on mirrors."""
     source, state = settings.source, layout.build / "src"
     kind: SourceKind = "path" if source.path else "tarball" if source.tarball else "git"
     location = source.path or source.tarball or source.git or ""

@@ -26,7 +26,7 @@ _SOURCE_HINTS: Mapping[SourceKind, str] = {
 
 @dataclass(frozen=True)
 class TreeSnapshot:
-    """The last state of the tree (seen.json): a commit, or digests of an archive and its files."""
+    """The last state of the tree (seen.json). An archive has digests instead of a commit."""
 
     tree: str
     commit: str = ""
@@ -123,9 +123,9 @@ def _rename_old_tree(job: SourceJob) -> None:
 
 
 def _require_pytorch(job: SourceJob) -> None:
-    """Raise `TorchyardError` if the tree is not PyTorch; warn if its release differs from the plan.
+    """Raise `TorchyardError` if the tree is not PyTorch; warn if it is another release.
 
-    For a tree in source.path, loading the settings has already printed this warning.
+    For source.path, the warning was printed when the settings were loaded.
     """
     tree = Path(job.tree)
     if missing := source_checks_io.list_missing_files(tree):

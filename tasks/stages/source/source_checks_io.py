@@ -35,10 +35,10 @@ def read_tree_release(tree: Path) -> Version | None:
 
 
 def find_other_release(tree: Path, release: str) -> str:
-    """Return the version of the tree if its release is not `release`, or "".
+    """Return the version of the tree if it does not match `release`, else "".
 
-    The tree of v2.6.0 has the version 2.6.0a0. The tree of a patch release may have the version of
-    the minor release: v2.5.1 has 2.5.0a0 (pytorch#151425).
+    The tree of v2.6.0 has the version 2.6.0a0. That of a patch release may have the version of the
+    minor release: v2.5.1 has 2.5.0a0 (pytorch#151425).
     """
     tree_version, numbers = read_tree_release(tree), re.match(r"\d+(?:\.\d+)*", release)
     if tree_version is None or numbers is None:

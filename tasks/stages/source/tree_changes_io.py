@@ -66,9 +66,8 @@ def update_patches(
 def _drop_missing_patches(tree: PurePath, state: PurePath, requested: Sequence[str]) -> None:
     """Remove the first patch that is no longer in the tree, and all later ones, from the record.
 
-    The user's `git stash` or `git checkout .` reverts patches without updating the record. A patch
-    counts as missing if it cannot be reverted, and either can be applied or its files are unedited.
-    Otherwise the patch stays, because later edits may have changed the same lines.
+    For example, `git stash` reverts patches without updating the record. A patch counts as missing
+    if it cannot be reverted, and either can be applied or its files have no edits.
     """
     series = read_applied_patches(tree, state)
     for number, digest in enumerate(series):
@@ -127,8 +126,8 @@ def _write_patch_record(tree: PurePath, state: PurePath, series: tuple[str, ...]
 def compute_tree_digest(tree: PurePath, scratch: PurePath) -> str:
     """Return a sha256 over the paths and contents of all files except build outputs.
 
-    Build outputs are the files that the tree's .gitignore excludes; git needs an empty repository,
-    `scratch`, to find them. Without git, these are build, dist, *.egg-info and __pycache__.
+    Build outputs are build, dist, *.egg-info, __pycache__ and, if git is installed, the files that
+    .gitignore excludes. `scratch` is for an empty repository that git needs for this.
     """
     root = Path(tree)
     try:
@@ -187,7 +186,7 @@ def describe_tree_changes(
 
 
 def describe_kept_submodules(job: SourceJob, stale: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a message if submodules, except `stale` ones, have commits checked out by the user."""
+    """Yield a message if the user checked out commits of submodules (except `stale` ones)."""
     changed = {*clones.list_changed_submodules(job.tree)} if job.submodules else set()
     if names := sorted(changed - {*stale}):
         yield (

@@ -49,8 +49,8 @@ class ProbeRun:
 class ProbeOutput:
     """The output of all processes of the probe.
 
-    `lines` maps check names to result lines. `crashes` maps the checks that ended early to their
-    processes. `hung` is the number of timeouts. `stop_reason` says why checks were not run.
+    `lines` has the result of each check, `crashes` the process of each check that ended early.
+    `hung` is the number of timeouts. `stop_reason` says why checks were not run.
     """
 
     lines: Mapping[str, Mapping[str, str]]
@@ -60,7 +60,7 @@ class ProbeOutput:
 
     @property
     def no_gpu_reason(self) -> str | None:
-        """The reason why there is no GPU: "" if there is one, None if the probe ended too early."""
+        """Why there is no GPU, or "" if there is one; None if the probe ended too early."""
         return self.lines["gpu"]["detail"] if "gpu" in self.lines else None
 
 
@@ -133,8 +133,7 @@ def check_coverage(  # noqa: PLR0913, PLR0917
 ) -> ValidationResult:
     """Check that `code` runs on every target, and report how: native, compatible or ptx.
 
-    `source` names the library in messages. `maker` is the CUDA release that compiled the code, None
-    if that is unknown.
+    `source` is the name for messages. `maker` is the CUDA release that compiled the code, if known.
     """
     if not targets:
         return ValidationResult(name, "not run", NO_TARGET)
@@ -153,10 +152,9 @@ def check_coverage(  # noqa: PLR0913, PLR0917
 def fail_without_cuda(
     checks: Iterable[ValidationResult], cuda: str, build_command: str
 ) -> list[ValidationResult]:
-    """Return the checks of a torch without CUDA that has replaced the torch for CUDA `cuda`.
+    """Return the checks of a torch without CUDA, installed in place of one for CUDA `cuda`.
 
-    The checks "cuda" (even if it was not requested) and "archs" fail. Other checks that need CUDA
-    become "not run".
+    The checks "cuda" and "archs" fail; other checks that need CUDA become "not run".
     """
     detail = f"torch has no CUDA: another installation replaced the torch for CUDA {cuda}"
     remedy = f"install torch again: {build_command}"
@@ -198,7 +196,7 @@ def combine_checks(name: str, parts: Sequence[ValidationResult]) -> ValidationRe
 def select_checks(
     checks: Iterable[ValidationResult], names: Sequence[str]
 ) -> tuple[ValidationResult, ...]:
-    """Return the checks in `names`, in the order of `names`. Other failed checks precede them."""
+    """Return the checks in `names`, in that order, after all other failed checks."""
 
     def find_place(check: ValidationResult) -> int:
         suffixes = _KIND_BY_SUFFIX.items()
@@ -212,7 +210,7 @@ def select_checks(
 def build_validation(
     torch: str, checks: Sequence[ValidationResult], warnings: tuple[str, ...] = ()
 ) -> Validation:
-    """Return the content of validate.json, with the number of checks for each status, even if 0."""
+    """Return the content of validate.json, including the number of checks by status."""
     numbers = Counter(check.status for check in checks)
     counts = {status: numbers[status] for status in ("passed", "failed", "not run")}
     return Validation(2, torch, counts, tuple(checks), warnings)

@@ -19,9 +19,9 @@ class SmokeCheck:
 class ValidateJob:
     """The job of the `validate` stage: the requested checks, and the files to check.
 
-    `timeout` is the limit in seconds for each program. By extension name, `extensions` has the
-    manifests, and `smokes` the test scripts. `stages` are the build stages, whose records have the
-    settings of the last build. `junit` is the file for the JUnit report.
+    `timeout` is the limit in seconds for each program. `extensions` are manifests and `smokes` test
+    scripts, by extension name. `stages` are the build stages, to find out if a build is outdated.
+    `junit` is the file for the JUnit report.
     """
 
     layout: Layout

@@ -42,7 +42,7 @@ def read_extensions(job: ValidateJob) -> tuple[dict[str, BuiltExtension], dict[s
 def build_missing_checks(
     job: ValidateJob, missing: Mapping[str, str]
 ) -> Iterator[ValidationResult]:
-    """Yield, for each missing extension, the first check as failed and the others as not run."""
+    """Yield the checks of each missing extension: the first as failed, the others as not run."""
     for name, reason in missing.items():
         smoke = [("extensions", "smoke check")] if name in job.smokes else []
         kinds = [("extensions", "import"), ("machine_code", "machine code"), *smoke]

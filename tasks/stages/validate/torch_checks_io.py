@@ -279,7 +279,7 @@ class CodeChecker:
         """Check that the library has code for every target.
 
         `role` is "kernels" for torch's main GPU library, "secondary" for its others, which fail
-        only if they cannot be read. In both, an arch counts only if most kernels have code for it.
+        only if they cannot be read. For torch, most kernels must have code for an arch.
         """
         try:
             images = self.reader.read_images(library)

@@ -31,9 +31,9 @@ class CudaPackage:
 class CudaRequirements:
     """The packages and RPATHs with which a wheel runs without a CUDA toolkit.
 
-    `requires` are pip requirements. `paths` has the new RPATH of each library whose RPATH changes.
-    `promised` are the files below site-packages that the requirements install. `unpackaged` are the
-    toolkit's libraries that no known package contains.
+    `requires` are pip requirements. `paths` are the changed RPATHs by library. `promised` are the
+    files below site-packages that the requirements install. `unpackaged` are libraries of the
+    toolkit that no known package contains.
     """
 
     requires: tuple[str, ...] = ()
@@ -53,10 +53,9 @@ def resolve_cuda_requirements(
 ) -> CudaRequirements:
     """Return the CUDA requirements for the libraries of a wheel.
 
-    `linkages` has the libraries of the wheel by their name in the wheel. `needs` are the
-    libraries that these need, directly or through others. A need's `library`, which has the need,
-    is a name in the wheel or the path of a library outside of it. If packages provide all libraries
-    of the toolkit, its folders are removed from every RPATH.
+    `linkages` has the libraries by their name in the wheel, `needs` their direct and indirect
+    needs. If packages provide all libraries of the toolkit, its folders are removed from every
+    RPATH.
     """
     needs = [need for need in needs if not is_driver_library(need.name)]
     packages = {need.name: package for need in needs if (package := find_package(need))}

@@ -79,10 +79,9 @@ class PrebuiltJob(TorchInstallJob):
 class BuiltJob(TorchInstallJob):
     """The job that makes a wheel, or the C++ libraries, from the output of the `compile` stage.
 
-    `local` is the local version without the commit ("cu130.sm120"), None for no local version; the
-    commit is added unless `local_is_whole`. `content` is the record of the last installed wheel.
-    `settings` are recorded in the provenance statement. With `by_packages`, NVIDIA's packages
-    provide the CUDA libraries.
+    `local` is the local version, such as "cu130.sm120", or `None`; the commit is appended to it
+    unless `local_is_whole`. `content` is the record of the last installed wheel. `settings` are for
+    the provenance statement. With `by_packages`, NVIDIA's packages provide the CUDA libraries.
     """
 
     release: str
@@ -120,9 +119,8 @@ class AbiFingerprint:
     """The manifest surface.json: what an extension is compiled and linked against.
 
     `headers` is a digest of headers, CMake files and torch's cpp_extension. `symbols` is a digest
-    of the exported symbols of the linked libraries: changed function bodies do not affect it.
-    `cxx11_abi` (False for libstdc++'s older ABI) and `cxx_standard` (such as 20) are `None` if
-    unknown. `identity` is unique to the environment.
+    of the exported symbols. `cxx11_abi` is False for libstdc++'s older ABI, `None` if unknown.
+    `identity` is unique to the environment.
     """
 
     release: str

@@ -229,7 +229,7 @@ def _locate_wheel(job: model.BuiltJob, last: LastWheel) -> Path:
 def _find_unchanged_wheel(
     job: model.BuiltJob, last: LastWheel | None, content: tuple[str, str, str], python: str
 ) -> Artifact | None:
-    """Return the installed wheel if the new wheel differs at most in the commit."""
+    """Return the installed wheel if the new one has the same content, except for the commit."""
     is_same = last and (last.digest, last.identity, last.asked) == content
     if last is None or not is_same or not Path(job.libraries).is_file():
         return None

@@ -37,7 +37,7 @@ _C10_SYMBOLS = ("_ZN3c10", "_ZNK3c10")
 def read_abi_fingerprint(
     found: InstalledTorch, deps: DepsManifest, reading: AbiReadOptions
 ) -> AbiFingerprint:
-    """Return the ABI fingerprint of an installed torch. Its stored parts explain later changes."""
+    """Return the ABI fingerprint of an installed torch, and store its headers and symbols."""
     show_progress("reading the headers and libraries that extensions use")
     folder = Path(found.folder)
     digests = wheel_archive_io.read_installed_record(folder.parent, "torch")
@@ -96,7 +96,7 @@ def _read_exports(
     names: Callable[[str], tuple[str, ...] | None],
     reading: AbiReadOptions,
 ) -> dict[str, ExportedSymbols]:
-    """Return the exported symbols of each library. `names` reads those missing in the cache."""
+    """Return the exported symbols of each library. `names` reads a library that is not cached."""
     before = manifests.find_manifest(reading.symbols, ExportedSymbolsCache)
     cached = before.libraries if before and before.reader == _SYMBOL_READER_VERSION else {}
     exported = {}

@@ -102,10 +102,10 @@ def _find_library_needs(
     site: Path,
     promised: Collection[str] = (),
 ) -> list[LibraryNeed]:
-    """Return each needed library and the file that the loader finds once the wheel is in `site`.
+    """Return each needed library, even an indirect one, and the file that the loader finds.
 
-    Indirect needs are included. A need names its `library` by the path if that is not in the wheel.
-    The libraries are searched for in the build environment, in which torch is imported.
+    The wheel counts as installed in `site`. A `library` outside of the wheel is named by its path.
+    Libraries are searched for in the build environment, in which torch is imported.
     """
     names = {str(site / name): name for name in library_linkage.sort_by_load_order(linkages)}
     python = os.path.realpath(deps.python)  # for a program, the loader resolves links in $ORIGIN

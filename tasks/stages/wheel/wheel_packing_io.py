@@ -101,7 +101,7 @@ _UNKNOWN_OPTION = re.compile(r"error: option --\S+ not recognized")
 
 @dataclass(frozen=True)
 class PackedWheel:
-    """A packed wheel, its RECORD digests by file name, and its CUDA requirements (`portable`)."""
+    """A packed wheel. `recorded` has digests by file name, `portable` the CUDA requirements."""
 
     wheel: Path
     recorded: Mapping[str, str]
@@ -175,7 +175,7 @@ def run_backend(
     *,
     plain: bool = False,
 ) -> None:
-    """Run the build backend with the variables `more`; `plain` omits the options of bdist_wheel."""
+    """Run the build backend. `more` are variables, `plain` omits the options of bdist_wheel."""
     environment = manifests.read_manifest(job.env, Environment)
     env = environment.build_child_environment(shell.build_host_env())
     source_date = manifests.read_manifest(job.source, SourceTree).date

@@ -87,7 +87,7 @@ def compute_compile_sample(x):
 
 
 def run_compiled(torch, x):
-    """Return the result and the number of generated kernels as text ("" instead of "0 kernels")."""
+    """Return the result, and a text such as "2 kernels", "" if none was generated."""
     try:
         result = torch.compile(compute_compile_sample, fullgraph=True)(x)
     except RuntimeError as error:
@@ -103,8 +103,8 @@ def run_compiled(torch, x):
 def compare_with_float64(x, found):
     """Return the error of the compiled function as a share of the error bound.
 
-    Each term is rounded three times. The error of a sum of n numbers is at most n u sum|x| with
-    u = 2^-24 (Higham 2002, section 4.2).
+    The bound is (n + 3) u sum|x| with u = 2^-24, for three roundings of each term and a sum of n
+    terms (Higham 2002, section 4.2).
     """
     reference = x.double()
     bound = (x.shape[1] + 3) * 2.0**-24 * (2 * reference.abs() + 1).sum(dim=1)

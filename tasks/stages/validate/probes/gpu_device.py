@@ -11,7 +11,7 @@ UNUSABLE_HINT = "check that nvidia-smi works and that the driver supports this C
 
 
 def find_no_gpu_reason(given):
-    """Return why there is no GPU, "" if there is one (even one that torch cannot use)."""
+    """Return why there is no GPU, or "" if there is one, even if torch cannot use it."""
     import torch
 
     if torch.version.cuda is None:

@@ -8,10 +8,9 @@ from verdicts import WRONG_HINT, WrongResultError, compute_error_share, format_e
 
 @contextlib.contextmanager
 def use_float32_sums(tf32=False):
-    """Sum in float32: disable TF32 (unless `tf32` is set) and 16-bit partial sums.
+    """Disable TF32 (unless `tf32` is set) and 16-bit partial sums until the context ends.
 
-    The context manager restores all settings at its end, because torch.compile fails while settings
-    made by the API of torch 2.9 are in effect.
+    Then all settings are restored, because torch.compile fails with those that torch 2.9 added.
     """
     import torch
 
@@ -44,9 +43,8 @@ def list_switches(torch, tf32):
 def check_matmul(where):
     """Check matrix products against float64 products on the CPU, element by element.
 
-    A float32 sum of k products errs by at most k u |A||B| with u = 2^-24 (Higham 2002, section
-    3.5). The bound is twice that, because tensor cores truncate. Each result is then rounded once
-    to the element type.
+    The bound 2 k u |A||B|, u = 2^-24, is twice that of a float32 sum of k products (Higham 2002,
+    section 3.5), because tensor cores truncate. One rounding of the result is added.
     """
     import torch
 
@@ -83,8 +81,7 @@ def check_tf32(torch, where):
 def compare_tf32(torch, multiply):
     """Return the error of a TF32 product as a share of the error bound.
 
-    Both inputs of a product are rounded to 11 bits, unit roundoff 2^-11; the bound is twice that,
-    since hardware may truncate instead of rounding. The sums are those of float32. A product of
+    The inputs are rounded or truncated to 11 bits, with an error of up to 2^-10 each. A product of
     1 + 2^-12, which TF32 cannot represent, shows whether TF32 was used.
     """
     k = 512
@@ -149,9 +146,8 @@ def compute_gradients(torch, x, target, v, w):
 def compute_gradient_bounds(torch, x, target, v, w):
     """Return the bounds of the float32 rounding errors of both gradients.
 
-    A bound adds the errors of each step and of the step's inputs, to first order (Higham 2002,
-    sections 3.1 and 3.5), and is doubled to cover higher orders. A sum of k products has the error
-    2 k u |A||B| as in matmul. tanh adds 4 u to the error of its input, without amplifying it.
+    The first-order errors of all steps are added (Higham 2002, sections 3.1 and 3.5), and doubled
+    to cover higher orders. A sum of k products has the error 2 k u |A||B|; tanh adds 4 u.
     """
     h = torch.tanh(x @ v)
     r = h @ w - target

@@ -54,8 +54,7 @@ def format_share(rate, peak, unit):
 def compute_memory_peak(of):
     """Return the peak memory rate in bytes per second, 0 if unknown. `of` reads a GPU attribute.
 
-    Memory makes two transfers per clock (kHz) over the bus width (bits): NVIDIA's blog, "How to
-    Query Device Properties".
+    The rate is 2 x memory clock x bus width (NVIDIA's blog, "How to Query Device Properties").
     """
     return 2 * of(MEMORY_CLOCK) * 1000 * of(BUS_WIDTH) / 8
 

@@ -1,8 +1,7 @@
 """Run checks in the Python interpreter that has torch. The only requirement is torch.
 
 The argument is a JSON object, in which `cards` is the number of GPUs that the driver reports. Each
-line of output is a JSON object. Lines with the status "data" (`gpu`, `archs`) are not results of
-checks: the caller evaluates them.
+line of output is a JSON object: the result of a check, or data (`gpu`, `archs`).
 """
 
 import importlib
