@@ -1,9 +1,9 @@
 """Decide from the available memory how many jobs may run at once and which are paused.
 
-Each running job has a memory forecast: its peak in the last build or, if this is unknown, the 90 %
-quantile of the peaks of that kind of job. Once a job exceeds this, its forecast is a multiple of
-its peak. `overshoot` is the largest forecast of a job without a recorded peak, because such a
-job may need twice its forecast. `typical` is the median peak of the kind that needs the most:
+The memory forecast of a running job is its peak in the last build or, if this is unknown, the 90 %
+quantile of the peaks of its kind. A job that exceeds its forecast gets a higher one. `overshoot` is
+a reserve for jobs without a recorded peak: the largest of their forecasts. `typical` is the median
+peak of the kind that needs the most:
 
     free = available − margin − overshoot − Σ (forecast − resident)
     jobs = running + idle + ⌊(free − idle × typical) / typical⌋
@@ -11,9 +11,9 @@ job may need twice its forecast. `typical` is the median peak of the kind that n
 When a job ends, Ninja starts the next one before the governor can inspect it. A job that does not
 fit into memory is therefore paused at its start, while it is small. At least one job always runs.
 
-With distributed compilation, Ninja chooses the order of local and remote jobs. `local` is the
-maximum of jobs that must run on this machine (nvcc, linkers); further ones are paused. For each
-paused job, Ninja may start one more job, because the next one may be remote.
+With distributed compilation, Ninja chooses the order of local and remote jobs. At most `local` jobs
+run on this machine (nvcc, linkers); further ones are paused. For each paused job, Ninja may start
+one more, because the next one may be remote.
 """
 
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision, Job, JobKind

@@ -101,7 +101,7 @@ def has_open_file(pid: int, path: str) -> bool:
 
 
 def _has_pending_stop_signal(pid: int) -> bool:
-    """Return True if a stopped process has received a signal that will end it. Linux only."""
+    """Return True if a stopped process will end as soon as it continues. Linux only."""
     lines = _read_proc_file(pid, "status").splitlines()
     pending = (int(n.split()[1], 16) for n in lines if n.startswith((b"SigPnd", b"ShdPnd")))
     return any(signals & _STOP_SIGNALS for signals in pending)
@@ -138,7 +138,7 @@ class PausedJobs:
         self._possible = HAS_PROC
 
     def set_paused_jobs(self, jobs: frozenset[int], now: float) -> None:
-        """Pause these jobs and resume all others. A job that a signal will end is not paused."""
+        """Pause these jobs, except those that were told to end, and resume all others."""
         self._ending.update(filter(_has_pending_stop_signal, self.since))
         pids = set(filter(_is_group_leader, jobs - self._ending)) if self._possible else set()
         for pid in self.since.keys() - pids:
@@ -179,7 +179,7 @@ class PausedJobs:
 
 
 def _is_group_leader(pid: int) -> bool:
-    """Return True if a process leads a group. Ninja's jobs do, except in its console pool."""
+    """Return True if a process leads a process group, as most jobs of Ninja do."""
     with contextlib.suppress(OSError):
         return sys.platform != "win32" and os.getpgid(pid) == pid
     return False

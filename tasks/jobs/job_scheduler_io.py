@@ -34,11 +34,10 @@ _DISK_FULL_HINT = (
 def resolve_fixed_jobs(
     limit: int | None, folder: PurePath, ninja: str, deps: DepsManifest, launchers: Iterable[str]
 ) -> int | None:
-    """Return a fixed number of jobs for the program `ninja`; `None` if it can use the jobserver.
+    """Return a fixed number of jobs for a build with `ninja`; `None` if it can use the jobserver.
 
-    The number is how many jobs the memory allows now, at most `limit`. It is needed for an old
-    `ninja`, for a `folder` with a space in its path (except on Windows), and with sccache among the
-    `launchers`, because sccache's server starts the compilers.
+    The fixed number is what the memory allows now, at most `limit`. It is used with an old `ninja`,
+    a `folder` with a space in its path (except on Windows), or sccache among the `launchers`.
     """
     program = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
     served = any(cache_program_io.parse_cache_kind(one) == "sccache" for one in launchers)
@@ -62,11 +61,11 @@ class JobScheduler:
     """The scheduler of one build: it sets the number of jobs, retries, and collects results.
 
     `jobs` is a fixed number of jobs, or `None` to use the jobserver in `jobserver_folder`.
-    `expected` maps outputs to the expected MiB. At most `most` jobs run on this machine, and at
-    most `slots` more on others. `limit` is the setting build.jobs, the maximum of their sum. Even a
-    failed build has results: `peaks` (output → MiB), `killed` (outputs), `allowed` (how many jobs
-    could run at once), `busiest` (how many did), `edge_times`, and `old_make` (True if a make ran
-    that does not support the jobserver).
+    `expected` maps outputs to the expected MiB. `most` is the maximum of jobs on this machine,
+    `slots` on others, and `limit` in total (the setting build.jobs). The results, also of a failed
+    build, are `peaks` (output → MiB), `killed` (outputs), `allowed` (how many jobs could run at
+    once), `busiest` (how many did), `edge_times`, and `old_make` (True if a make ran that does not
+    support the jobserver).
     """
 
     jobs: int | None
@@ -98,9 +97,9 @@ class JobScheduler:
     ) -> None:
         """Run the build with `start(jobs, env, take)`, which passes each output line to `take`.
 
-        Retry with half as many jobs if a compiler ran out of memory, and once unchanged if it was
-        killed for another reason. Retry with a fixed number of jobs if a make is too old for the
-        jobserver. Raises the `CommandFailedError` of the last attempt.
+        If a compiler ran out of memory, retry with half as many jobs; if it was killed for another
+        reason, retry once with the same number. If a make is too old for the jobserver, retry with
+        a fixed number. Raises the `CommandFailedError` of the last attempt.
         """
         if self.limit and not self.jobs:  # divide the limit between this machine and the workers
             self.most = min(self.most, self.limit) if self.slots else self.limit
@@ -203,7 +202,7 @@ _active_builds = {"sharing": 0, "alone": 0, "waiting": 0}
 
 @contextmanager
 def reserve_build_slot(*, alone: bool) -> Iterator[None]:
-    """Hold a build slot during the with block. If `alone` is True, no other build has a slot."""
+    """Wait while another build runs, if it or this one is `alone`; then run the with block."""
     kind = "alone" if alone else "sharing"
     # A waiting `alone` build blocks later builds, so that it does not wait for them too
     other = "sharing" if alone else "waiting"

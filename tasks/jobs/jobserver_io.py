@@ -1,4 +1,4 @@
-"""Share job tokens between the builds of a folder. One build, the governor, adapts the number."""
+"""Share job tokens between the builds of a folder. One of them, the governor, limits the tokens."""
 
 import contextlib
 import re
@@ -32,9 +32,9 @@ _AUDIT_SAMPLES = 8  # consecutive samples before tokens count as lost or as surp
 
 @dataclass
 class Jobserver:
-    """A build's part in the jobserver. It samples jobs; as the governor, it adjusts the tokens.
+    """The jobserver as one build uses it: to sample jobs and, as the governor, to adjust tokens.
 
-    A token is free, used by a job, or withheld by the governor. The governor is the build with the
+    A token is free, used by a job, or withheld by the governor, which is the build with the
     leader lock. At most `most` jobs may run. `at_work` are the running jobs of all builds, `in_use`
     is their number, and `peak_jobs` the highest number so far. At the end, `peaks` maps each output
     of this build to its peak MiB.
@@ -70,7 +70,7 @@ class Jobserver:
         return self._withheld if leads else self._count_missing_tokens(self.in_use)
 
     def start_control(self, tick: float) -> threading.Thread:
-        """Sample jobs and adjust tokens now, before the build starts, and every `tick` seconds."""
+        """Sample jobs and adjust tokens: once now, then every `tick` seconds in a thread."""
 
         def govern_until_stopped() -> None:
             while not self.tokens.stopped:

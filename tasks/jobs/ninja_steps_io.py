@@ -21,7 +21,7 @@ _RERUNS_CMAKE = "Re-running CMake"
 
 @dataclass(frozen=True)
 class NinjaDryRun:
-    """The steps of a dry run. If `configures` is True, CMake runs first and may change these."""
+    """The steps of a dry run. If `configures` is True, CMake runs first, and steps may change."""
 
     steps: int
     objects: int
@@ -47,7 +47,7 @@ def preview_ninja_build(ninja: str, folder: PurePath, target: str) -> NinjaDryRu
 
 @dataclass
 class EdgeTimes:
-    """The monotonic times when edges finished, failed and started (`since`), by output."""
+    """The monotonic times at which outputs were started (`since`), finished or failed."""
 
     finished: dict[str, float] = field(default_factory=dict)
     failed: dict[str, float] = field(default_factory=dict)
@@ -70,10 +70,10 @@ class EdgeTimes:
 def build_edges(
     times: EdgeTimes, log_entries: Mapping[str, NinjaLogEntry], peaks: Mapping[str, int]
 ) -> list[Edge]:
-    """Return the edges of compilers and linkers, finished and failed, ordered by start time.
+    """Return the finished and failed compiler and linker edges, ordered by start time.
 
-    `log_entries` is Ninja's log of this build, in which failed outputs are missing. `peaks` maps
-    outputs to MiB. The duration of a failed edge is 0 if its start was not sampled.
+    `log_entries` is Ninja's log of this build, which lacks failed outputs. `peaks` maps outputs
+    to MiB. A failed edge has the duration 0 if its start is unknown.
     """
     edges = []
     for output, end in times.failed.items():

@@ -16,8 +16,8 @@ _MAX_RETRIES = 3  # with fewer jobs, after the first attempt
 class KilledAttempt:
     """A build attempt in which compilers were killed. A field is `None` if its value is unknown.
 
-    `memory_short` is True if memory was short, `names_memory` if a compiler reported it. `jobs` is
-    the number of jobs in this attempt, `safe_jobs` how many memory allows now. `retries` counts the
+    `memory_short` is True if memory was short, `names_memory` if a compiler reported it. The
+    attempt ran `jobs` jobs at once; now, memory suffices for `safe_jobs`. `retries` counts the
     earlier retries with fewer jobs, `unchanged_retries` those with the same number.
     """
 
@@ -40,8 +40,8 @@ class RetryDecision:
 def decide_retry(attempt: KilledAttempt) -> RetryDecision:
     """Decide whether to retry a build whose compilers were killed.
 
-    Retry at most three times with half as many jobs, but at least one. If memory was not short,
-    a user or a time limit ended the compilers: retry once with the same number of jobs.
+    Retry up to three times, each time with half as many jobs, but not below one. If memory was
+    not short, a user or a time limit ended the compilers: retry once with the same number of jobs.
     """
     if attempt.memory_short is False and not attempt.names_memory:
         return RetryDecision(not attempt.unchanged_retries)
@@ -50,13 +50,13 @@ def decide_retry(attempt: KilledAttempt) -> RetryDecision:
 
 
 def find_killed_outputs(failures: Sequence[Failure], log: ParsedLog) -> tuple[str, ...]:
-    """Return the outputs whose compilers ran out of memory; "?" stands for an unknown output."""
+    """Return the outputs whose compilers ran out of memory, "?" for an unknown one."""
     lines = log.find_lines(failures, MEMORY_SLUGS.values())
     return tuple(dict.fromkeys(line.unit if line.failed else "?" for line in lines))
 
 
 def has_memory_message(failures: Sequence[Failure], log: ParsedLog) -> bool:
-    """Return True if a compiler printed that memory ran out, instead of being killed silently."""
+    """Return True if a compiler printed that memory ran out."""
     lines = log.find_lines(failures, MEMORY_SLUGS.values())
     return any(not _BY_SIGNAL.search(line.text) for line in lines)
 

@@ -17,7 +17,7 @@ from tasks.system.output import bind_current_context, show_progress
 
 @dataclass(frozen=True)
 class ProgressMonitor:
-    """Functions for the progress: `hit_rate` of the compiler cache, `took` (output → seconds)."""
+    """The functions that return the compiler cache's hit rate and the seconds of each output."""
 
     hit_rate: Callable[[], float | None] = lambda: None
     took: Callable[[], Mapping[str, float]] = dict
@@ -66,9 +66,9 @@ def report_build_progress(
 class _ProgressReporter:
     """The progress display of one command. `lock` protects it, because two threads use it.
 
-    From Ninja's first step to its last, the display shows only Ninja's lines, not those of
-    compilers. A line that begins with `--` is from CMake: Ninja has then ended, even if early.
-    `before_first` is True in a build until Ninja has finished its first step.
+    From Ninja's first step to its last, only Ninja's lines are shown, not those of compilers. A
+    line that begins with `--` is from CMake, which means that Ninja has ended. `before_first` is
+    True in a build until Ninja has finished its first step.
     """
 
     meter: ProgressMeter = field(default_factory=ProgressMeter)

@@ -20,11 +20,11 @@ _COMPILER_NAMES = re.compile(r"cc1(plus)?|clang.*")  # programs of GCC and clang
 
 @dataclass(frozen=True)
 class JobsSnapshot:
-    """The jobs at one moment, which hold at least `least` and at most `most` tokens.
+    """The running jobs at one moment. They hold between `least` and `most` tokens.
 
-    `ninjas` is how many Ninja processes use the jobserver, and `idle` how many of these run no job.
-    Only a range is known, because each Ninja may run one job without a token. `unsure` is True if
-    a make runs, which may hold further tokens.
+    The exact number is unknown, because each Ninja may run one job without a token. `ninjas`
+    counts the Ninja processes that use the jobserver, `idle` those of them that run no job.
+    `unsure` is True if a make runs, which may hold further tokens.
     """
 
     jobs: tuple[Job, ...]
@@ -49,9 +49,9 @@ class _RunningEdge:
 class RunningEdges:
     """The running edges of all builds that use one jobserver, updated by each sample.
 
-    A child process of Ninja and its descendants are one edge. `peaks` maps each finished local
-    output of this run to its peak MiB. `shown` has all known peaks (of the last build and of
-    finished edges) by job kind, in ascending order of MiB.
+    An edge is a child process of Ninja with its descendants. `peaks` maps each output that
+    this build has finished on this machine to its peak MiB. `shown` maps each job kind to its
+    known peaks in ascending order, including those of the last build.
     """
 
     def __init__(self, auth: str, expected: Mapping[str, int]) -> None:
@@ -120,7 +120,7 @@ class RunningEdges:
         self._inspect_process(pid, now)
 
     def _inspect_process(self, pid: int, now: float) -> None:
-        """Classify a process by its command line, which is its parent's until it calls exec."""
+        """Classify a process by its command line, which may have changed since the last call."""
         edge = self._edges.get(pid)
         if edge and not edge.job.output:
             command = " ".join(processes.read_arguments(pid))
@@ -141,7 +141,7 @@ class RunningEdges:
             self._add_ninja(pid, now)
 
     def _detect_local_compile(self, pid: int, program: str) -> None:
-        """Count a remote job as local if its compiler turns out to run on this machine."""
+        """Count a remote job as local if it compiles on this machine after all."""
         edge = self._edges.get(self._owner.get(pid, 0))
         if not edge or edge.job.kind != "remote" or not _COMPILER_NAMES.fullmatch(program):
             return
@@ -163,7 +163,7 @@ class RunningEdges:
         return flag in processes.read_variable(pid, "MAKEFLAGS").split()
 
     def _add_ninja(self, ninja: int, now: float) -> None:
-        """Add a Ninja, and reassign the children that it started before it was recognized."""
+        """Add a Ninja process, and make its existing child processes new edges."""
         self._ninjas[ninja] = processes.read_variable(ninja, process_group.RUN_VARIABLE)
         if processes.read_variable(ninja, DISTRIBUTE_VARIABLE):
             self._sending.add(ninja)

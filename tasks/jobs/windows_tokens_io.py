@@ -1,8 +1,7 @@
 """Keep the jobserver's tokens in a semaphore; elect the governor with a named event. Windows only.
 
 The names of both objects are computed from the jobserver's folder. The objects end with the last
-process of the logon session that uses them. A build that is not elevated cannot open the objects of
-an elevated process, and uses a separate jobserver.
+process that uses them. Builds with and without administrator rights use separate jobservers.
 """
 
 import contextlib
@@ -38,7 +37,7 @@ _query_semaphore = windows_kernel.declare_native_function(
 
 
 class TokenSemaphore:
-    """The free tokens of the jobserver, kept as the count of the semaphore with the name `auth`."""
+    """The free tokens of the jobserver: the count of the semaphore named `auth`."""
 
     def __init__(self, name: str) -> None:
         self.auth = name

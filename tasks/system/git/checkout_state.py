@@ -1,8 +1,8 @@
 """Read the state of a checkout: commit, submodules, local changes and untracked files.
 
-The list of untracked files is cached, as in git's untracked cache, but in a file outside of the
-user's repository. git lists the files again if the commit changed, or the modification time of a
-folder, a .gitignore, the index or .git/info/exclude. If a time is too recent, nothing is cached.
+The list of untracked files is cached in a file outside of the user's repository. git lists the
+files again if the commit changed, or the modification time of a folder, a .gitignore, the index or
+.git/info/exclude. The list is not cached if one of these changed a moment ago.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _CLOCK_RESOLUTION_NS = 2_000_000_000  # ns: the coarsest clock resolution of a f
 
 @dataclass(frozen=True)
 class _UntrackedCache:
-    """The untracked files `names`; outdated if `commit` or a time in `git` or `folders` changed."""
+    """Untracked files; up to date while `commit`, `git` and `folders` (times) are unchanged."""
 
     commit: str
     git: list[str]
@@ -74,8 +74,8 @@ def _stamp_git_files(tree: PurePath, started: int | None = None) -> list[str]:
 def _stamp_path(path: str, started: int | None = None) -> str:
     """Return a path's modification time and inode, "-" if the path is missing.
 
-    Returns "" if the path changed just before the time `started` (in ns), because another change
-    may then get the same modification time.
+    Returns "" if the path changed so shortly before `started` (in ns) that a later change may get
+    the same time.
     """
     try:
         status = os.stat(path)  # noqa: PTH116 - five times faster, for thousands of folders
@@ -150,8 +150,7 @@ def list_submodule_status(tree: PurePath) -> Iterator[tuple[str, str, str]]:
     """Yield the flag, path and commit of every submodule in git's index.
 
     The flag is "-" for a submodule that is not checked out, " " for one at the recorded commit
-    and "+" for one at a different commit. `git submodule status` does the same, but starts several
-    processes for each submodule.
+    and "+" for one at a different commit. This is faster than `git submodule status`.
     """
     if not (paths := read_submodule_names(tree)):
         return
@@ -212,7 +211,7 @@ def hash_local_edits(tree: PurePath, *, untracked: bool = True) -> str:
 
 
 def _read_tracked_status(tree: PurePath) -> tuple[str, list[str]]:
-    """Return the checked-out commit, and a line to hash for each changed tracked file."""
+    """Return the checked-out commit and, for each changed tracked file, a line for the digest."""
     entries = list_git_entries(
         tree, "status", "--porcelain=v2", "--branch", "--no-renames",
         "--untracked-files=no", "--ignore-submodules=untracked",
@@ -249,10 +248,10 @@ def fingerprint_file(path: Path) -> str:
 
 
 def list_unignored_files(tree: PurePath, scratch: PurePath) -> tuple[str, ...]:
-    """Return the files of a tree that is not a checkout, filtered by its .gitignore files.
+    """Return the files of a tree that is not a checkout, without those that .gitignore excludes.
 
-    git needs an empty repository for this, `scratch`, which is created if it is missing. A
-    repository in the tree is returned as one folder with a slash at the end.
+    git needs an empty repository for this, which is created as `scratch`. A repository in the
+    tree is returned as one folder with a slash at the end.
     """
     if not Path(scratch).exists():
         argv = ("init", "--quiet", "--bare", "--", str(scratch))

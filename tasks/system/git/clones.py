@@ -24,7 +24,7 @@ _CLONE_RETRY = re.compile(r"Failed to clone '(?P<what>.*)'\. Retry scheduled")
 
 @dataclass(frozen=True)
 class Clone:
-    """A clone that torchyard manages in `tree`, with `ref` of the repository `url` to check out."""
+    """A managed clone: the repository `url`, checked out at `ref` in the folder `tree`."""
 
     tree: Path
     url: str
@@ -64,7 +64,7 @@ class Clone:
 
 
 def _fetch_ref(clone: Clone) -> str:
-    """Fetch the ref and return its commit; fetch all refs if the server refuses a single one."""
+    """Fetch the ref and return its commit. If the server refuses, fetch all refs."""
     if clone.ref.startswith("-"):
         raise FetchError(f'"{clone.ref}" is not a ref: a ref cannot start with "-"')
     full_hash = _COMMIT_HASH.fullmatch(clone.ref)
@@ -140,10 +140,10 @@ def clone_at_ref(  # noqa: PLR0913, PLR0917 - callers pass separate settings
 
 
 def _check_out_commit(clone: Clone, commit: str, head: str, *, interrupted: bool) -> None:
-    """Check out `commit` in place of the current commit `head` ("" if there is none).
+    """Check out `commit`; `head` is the current commit, "" if there is none.
 
-    Raises `LostEditsError` if there are uncommitted edits. If `interrupted` is True, the changes
-    are from an interrupted checkout: they are saved in a ref and overwritten.
+    Raises `LostEditsError` if there are uncommitted edits. Changes by an `interrupted` checkout
+    are saved in a ref and overwritten instead.
     """
     if head:
         clone.run_git("update-ref", f"refs/torchyard/left/{head}", head, what="keep the commit")
@@ -194,10 +194,10 @@ _EXCLUDED_FILES = ("index", "logs", "hooks", "*.lock", "FETCH_HEAD", "ORIG_HEAD"
 
 
 def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -> str:
-    """Create the repository `dest` from a finished local clone of `url`, without a checkout.
+    """Create the repository `dest` from a local clone of `url`, but check out nothing.
 
-    The objects, also those of submodules, are copied from the first finished clone in `others`.
-    Returns the path of that clone, "" if `dest` exists or the copy fails.
+    The first finished clone in `others` is copied, including its submodules. Returns the path of
+    that clone, "" if `dest` exists or the copy fails.
     """
     folder = Path(dest)
     clones = (tree for tree in map(Path, others) if (tree / ".git").is_dir())
@@ -258,7 +258,7 @@ def resolve_remote_commit(url: str, ref: str, mirrors: Mapping[str, str]) -> str
 
 
 def report_newer_commit(url: str, ref: str, locked: str, mirrors: Mapping[str, str]) -> None:
-    """If the repository is local and `ref` is no longer at the commit `locked`, print a line."""
+    """Print a line if `ref` of a local repository is no longer at the commit `locked`."""
     is_local = git_command.is_local_url(apply_mirror(url, mirrors))
     if not locked or locked.startswith(ref) or not is_local:
         return
@@ -307,7 +307,7 @@ def _can_connect(host: str, port: int, timeout: float) -> bool:
 
 
 def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Return outdated submodules: missing, partly updated, or unchanged since the commit `seen`."""
+    """Return outdated submodules: missing, partly updated, or still as in the commit `seen`."""
     if not (Path(tree) / ".gitmodules").exists():
         return ()
     entries: list[str] = []
@@ -326,7 +326,7 @@ def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
 
 
 def list_changed_submodules(tree: PurePath) -> tuple[str, ...]:
-    """Return the submodules at a commit other than the one that the tree records."""
+    """Return the submodules that are not at the commit recorded in the tree."""
     return tuple(
         path for flag, path, _ in checkout_state.list_submodule_status(tree) if flag == "+"
     )

@@ -28,9 +28,9 @@ _NOTE_INTERVAL = 1.0  # seconds
 class UpdateNote:
     """The record of an unfinished submodule update. Each submodule is named by its path.
 
-    `paths` are the requested submodules. Before the update, `fresh` were not cloned, `clean` had no
-    local changes, and `heads` has branch and commit of the cloned ones. `began` and `ended` are
-    seconds since 1970. `ended` is the time of a failure, `None` if git still runs or was killed.
+    `paths` are the submodules to update. Before the update, `fresh` were not cloned, `clean` had
+    no local changes, and `heads` maps the cloned ones to branch and commit. The update began at
+    `began` and failed at `ended` (seconds since 1970), `None` if it still runs or was killed.
     """
 
     paths: Sequence[str] = ()
@@ -62,7 +62,7 @@ def write_update_note(tree: PurePath, note: UpdateNote) -> None:
 
 
 def find_last_write_time(tree: PurePath, note: UpdateNote) -> float:
-    """Return the latest time (in seconds since 1970) at which torchyard's git may have written."""
+    """Return the last time (in seconds since 1970) at which the update may have written files."""
     killed_before = find_note_path(tree).stat().st_mtime + 2 * _NOTE_INTERVAL
     return killed_before if note.ended is None else note.ended
 
@@ -96,7 +96,7 @@ def read_submodule_head(inner: Path) -> str:
 
 
 def has_git_activity_since(inner: Path, until: float) -> bool:
-    """Return True if HEAD, its reflog or the index was written after the time `until`."""
+    """Return True if git wrote HEAD, its reflog or the index after the time `until`."""
     git_files = (
         checkout_state.find_git_folder(inner) / name for name in ("HEAD", "index", "logs/HEAD")
     )
@@ -106,10 +106,10 @@ def has_git_activity_since(inner: Path, until: float) -> bool:
 def find_user_changed_submodules(
     top: Path, note: UpdateNote, tree: Path | None = None, above: str = ""
 ) -> Iterator[str]:
-    """Yield the submodules, also nested ones, whose commit the user changed after the interruption.
+    """Yield the submodules whose commit the user, not torchyard, changed after the interruption.
 
-    Changes by torchyard's git are left out. The paths are relative to `top`. `tree` is the
-    repository to search, `above` its path and "/".
+    Nested submodules are included, with paths relative to `top`. The search starts in `tree`,
+    whose path is `above`.
     """
     tree = tree or top
     for flag, path, _ in checkout_state.list_submodule_status(tree):
@@ -133,9 +133,9 @@ _NAMES_PER_COMMAND = 100  # the length of a command is limited
 
 
 def repair_partial_checkout(tree: Path, path: str, until: float) -> None:
-    """Repair the partial checkout of the submodule `path`, which torchyard's git has left.
+    """Repair the partial checkout of the submodule `path` after an interrupted update.
 
-    If the checkout changed after `until`, the time of git's last write, only print a warning.
+    If the checkout changed after `until`, when the update ended, only print a warning.
     """
     inner = tree / path
     if not checkout_state.is_checkout(inner):
@@ -189,7 +189,7 @@ def save_changes_in_ref(inner: Path) -> None:
 
 
 def _restore_missing_files(inner: Path, names: Sequence[str], edited: list[str]) -> None:
-    """Restore files from HEAD; raise `LostEditsError` if HEAD lacks one or others are `edited`."""
+    """Restore missing files from HEAD; raise `LostEditsError` if files may be the user's edits."""
     committed = checkout_state.list_git_entries(inner, "ls-tree", "-r", "--name-only", "HEAD")
     if edited or not set(names) <= set(committed):
         raise LostEditsError(
@@ -219,7 +219,7 @@ def _read_recorded_commit(tree: Path, inner: Path) -> str:
 
 
 def _remove_blocking_files(tree: Path, inner: Path) -> None:
-    """Remove untracked files that block a checkout, if empty or equal to the files to write."""
+    """Remove untracked files that block a checkout, but only empty ones and exact copies."""
     try:
         commit = _read_recorded_commit(tree, inner)
         options = ("--no-renames", "--diff-filter=A")
@@ -284,7 +284,7 @@ def _is_git_running(tree: Path) -> bool:
 
 @contextmanager
 def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterator[None]:
-    """Repair an earlier interrupted update. Keep an `UpdateNote` on disk during the block."""
+    """Repair an interrupted update, then record the update that runs in the with block."""
     repair_interrupted_update(tree)
     top, note_path = Path(tree), find_note_path(tree)
     present = tuple(_list_present_submodules(top, paths))
@@ -317,7 +317,7 @@ def track_submodule_update(tree: PurePath, paths: Sequence[str] = ()) -> Iterato
 
 
 def exclude_user_changes(tree: PurePath, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return `paths` without those whose commit the user changed after an interrupted update."""
+    """Return `paths` without the submodules that the user changed after an interrupted update."""
     if not (note := read_update_note(tree)):
         return tuple(paths)
     unchanged = {path for _, path, _ in checkout_state.list_submodule_status(tree)}
@@ -364,7 +364,7 @@ def _repair_fresh_clone(tree: Path, path: str, until: float) -> None:
 
 
 def _clear_folder(place: Path, until: float, *, last: str) -> None:
-    """Remove a folder, ending with its entry `last`; if changed after `until`, only rename it."""
+    """Remove a folder, its entry `last` at the end; if it changed after `until`, only rename it."""
     if not place.is_dir() or not files.has_content(place):
         return
     if all(path.lstat().st_mtime <= until for path in place.rglob("*")):

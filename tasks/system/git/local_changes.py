@@ -68,14 +68,14 @@ def _has_edits(tree: Path, patches: Sequence[PurePath]) -> bool:
 
 
 def _list_with_index(tree: Path, index: Path, *args: str) -> list[str]:
-    """Return the NUL-separated output of a git command that uses the index file `index`."""
+    """Return the entries that a git command prints if it uses the index file `index`."""
     command = build_git_command(*args, what=f"look for edits in {tree}", at=tree)
     env = {**command.env, "GIT_INDEX_FILE": str(index)}
     return [entry for entry in shell.capture_output(replace(command, env=env)).split("\0") if entry]
 
 
 def _has_local_commits(tree: Path) -> bool:
-    """Return True if the reflog has a commit made in this clone that no remote branch contains."""
+    """Return True if a commit was made in this clone and no remote branch contains it."""
     log = checkout_state.capture_git_output(
         tree, "log", "--walk-reflogs", "--format=%H %gs", "HEAD"
     ).splitlines()
@@ -129,7 +129,7 @@ def find_conflicts(tree: PurePath) -> MergeConflicts | None:
 
 
 def require_merged(tree: PurePath, where: str) -> None:
-    """Raise an error for conflicts (`where` is its location); warn of an unfinished operation."""
+    """Raise an error if a checkout has merge conflicts; warn of an unfinished operation."""
     if conflicts := find_conflicts(tree):
         raise TorchyardError(f"in {tree} {conflicts}", location=where, hint=conflicts.hint)
     if not checkout_state.is_checkout(top := Path(tree)):
@@ -166,7 +166,7 @@ _BACKUP_LIST, _BACKUP_FILES = "files.txt", "files"
 
 @contextmanager
 def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
-    """Back up a patch's files in `folder` during the block. Restore them if the patch fails."""
+    """Back up the files that a patch will change; restore them if the with block fails."""
     restore_patched_files(tree, folder)
     existing = {name: _is_file(Path(tree) / name) for name in list_patched_files(tree, patch)}
     for name in (name for name, exists in existing.items() if exists):
@@ -181,7 +181,7 @@ def keep_backup(tree: PurePath, patch: Path, folder: Path) -> Iterator[None]:
 
 
 def restore_patched_files(tree: PurePath, folder: Path) -> None:
-    """Restore the files of an interrupted patch from `folder`; save and report later edits."""
+    """Undo an interrupted patch with the backup in `folder`; save and report edits made since."""
     existing, backup = _read_backup_list(folder), folder / _BACKUP_FILES
     aside = files.find_free_path(folder.with_name("aside"))
     missing = [name for name in existing if existing[name] and not _is_file(backup / name)]
@@ -267,7 +267,7 @@ def _copy_with_parents(source: Path, target: Path) -> None:
 
 
 def _remove_backup(folder: Path) -> None:
-    """Remove a backup folder, its list first: a backup without a list is never restored."""
+    """Remove a backup, its list first, so that half a backup is never restored."""
     (folder / _BACKUP_LIST).unlink(missing_ok=True)
     files.remove_owned(folder)
 
@@ -307,8 +307,8 @@ def apply_patch(
 ) -> None:
     """Apply or revert a patch. A failure leaves the tree unchanged.
 
-    If `keep` is set, this folder holds a backup during the patch. After a SIGKILL,
-    `restore_patched_files` restores the tree from the backup.
+    `keep` is a folder for a backup, from which `restore_patched_files` repairs the tree after a
+    SIGKILL.
     """
     with keep_backup(tree, Path(patch), keep) if keep else nullcontext():
         shell.run_command(_build_patch_command(tree, patch, reverse, log=log))

@@ -21,7 +21,7 @@ _ESCAPED_CHARACTER = re.compile(r"\\([0-7]{3})")  # how mountinfo writes a space
 
 @dataclass(frozen=True)
 class MemoryReading:
-    """A memory limit and the memory available below it, in MiB."""
+    """A memory limit, and how much memory is still available below it, in MiB."""
 
     limit_mib: int
     available_mib: int
@@ -29,7 +29,7 @@ class MemoryReading:
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """A control group (cgroup) of the given version. Its folder may contain a limit."""
+    """A control group (cgroup v1 or v2), whose folder may contain a memory limit."""
 
     folder: Path
     version: int
@@ -64,7 +64,7 @@ def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
 
 
 def measure_memory(groups: tuple[ControlGroup, ...], proc: Path = PROC) -> MemoryReading:
-    """Return the memory of the machine or of a control group, whichever has the least available."""
+    """Return the memory of the machine or, if it has less available, of a control group."""
     return min(_list_memory_readings(groups, proc), key=lambda memory: memory.available_mib)
 
 
@@ -127,7 +127,7 @@ def _parse_cgroup_paths(text: str) -> Iterator[tuple[int, PurePosixPath]]:
 
 
 def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
-    """Yield the cgroup mounts from lines such as `31 23 0:28 ROOT POINT … - TYPE … OPTIONS`."""
+    """Yield the cgroup mounts in the text of /proc/self/mountinfo."""
     for line in text.splitlines():
         mount_fields, _, filesystem_fields = line.partition(" - ")
         kind, *_, options = filesystem_fields.split()
@@ -143,8 +143,7 @@ def _parse_cgroup_mounts(text: str) -> Iterator[_CgroupMount]:
 def _list_parent_groups(mount: _CgroupMount, path: PurePosixPath) -> Iterator[ControlGroup]:
     """Yield the group at `path` and all groups above it within the mount.
 
-    In a container, `path` can be a path on the host that is not in the mount. The only group is
-    then the top folder of the mount.
+    If `path` is not in the mount, as in some containers, yield only the top of the mount.
     """
     folder = mount.point
     if path.is_relative_to(mount.root):
@@ -166,8 +165,8 @@ def count_usable_cores() -> int:
 def compute_safe_jobs(compiler_mib: int = 0, most: int = 0) -> int:
     """Return how many compilers the cores and the available memory allow, at least one.
 
-    `compiler_mib` is the memory of one compiler, if more than usual. `most` (unless 0) replaces the
-    number of cores.
+    A compiler needs `compiler_mib`, if this is more than usual. `most`, if not 0, is used instead
+    of the number of cores.
     """
     available = measure_memory(find_control_groups()).available_mib
     by_memory = available // max(CUDA_COMPILER_MIB, compiler_mib)

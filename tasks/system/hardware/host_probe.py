@@ -20,7 +20,7 @@ _SYSTEM_NAMES: dict[str, System] = {"linux": "linux", "win32": "windows", "darwi
 
 @dataclass(frozen=True)
 class HostQuery:
-    """The settings for a probe: the Python, and the CUDA toolkit's path, None if it is not set."""
+    """The Python and the CUDA toolkit's path (`None` if not set) for which a host is probed."""
 
     python: str
     toolkit_path: str | None
@@ -28,17 +28,17 @@ class HostQuery:
 
 @dataclass(frozen=True)
 class HostPin:
-    """The content of host.json: the host facts, and `asked`, the settings that led to them."""
+    """The content of host.json: the facts on this machine, and the settings `asked` behind them."""
 
     asked: HostQuery
     host: Host
 
 
 def read_host(query: HostQuery, pin: PurePath, *, run: bool = True) -> Host:
-    """Return the host facts from the file `pin`. Without facts for this `query`, probe again.
+    """Return the host facts stored in `pin` for this `query`; if there are none, probe the host.
 
     If an upgrade has removed the interpreter, only the interpreter is probed again. If `run` is
-    False, no program is started, and versions are known only if they can be read from files.
+    False, no program is started, and some versions may be unknown.
     """
     try:
         pinned = manifests.read_manifest(pin, HostPin)

@@ -116,7 +116,7 @@ def choose_toolset(limits: CompilerLimits) -> ChosenToolset:
 
 @dataclass(frozen=True)
 class _ToolsetCandidate:
-    """A toolset to choose from; `name` is its name in messages, "" for that of the installation."""
+    """A toolset to choose from. Messages use `name` or, if it is "", the installation's name."""
 
     installation: VisualStudioInstallation
     version: str
@@ -163,7 +163,7 @@ _VOLATILE_VARIABLES = ("__VSCMD_PREINIT_", "VSCMD_VER", "VSCMD_START_DIR", "PROM
 
 
 def parse_set_output(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables above and below the line `OUTPUT_SEPARATOR`; ({}, {}) without it."""
+    """Return the variables before and after vcvarsall ran; ({}, {}) without `OUTPUT_SEPARATOR`."""
     lines = text.replace("\r\n", "\n").split("\n")
     if OUTPUT_SEPARATOR not in lines:
         return {}, {}
@@ -249,7 +249,7 @@ def find_sdk_header(captured: MsvcEnvironment | None) -> str:
 
 
 def _run_cmd(toolset: ChosenToolset, output: str, line: str, encoding: str) -> str:
-    """Run a cmd line in vcvarsall's folder. `output` (/u: UTF-16, /a: ANSI) must fit `encoding`."""
+    """Run a cmd line in vcvarsall's folder. `output` is /u (UTF-16) or /a (ANSI)."""
     env = build_clean_environment(shell.build_host_env())
     argv = (env.get("COMSPEC", "cmd.exe"), "/d", output, "/s", "/c", line)
     # `line` does not contain this folder: cmd could interpret characters of its name

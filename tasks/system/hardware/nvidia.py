@@ -37,7 +37,7 @@ def query_driver(*, run: bool = True) -> NvidiaDriver:
 
 
 def _has_nvml() -> bool:
-    """Return True if pynvml (slow to import) may work: on Linux, only if NVML can be loaded."""
+    """Return True if NVML may work: on Linux, only if its library can be loaded."""
     with contextlib.suppress(OSError):
         return sys.platform != "linux" or bool(ctypes.CDLL(_NVML_LIBRARY))
     return False
@@ -76,7 +76,7 @@ def _decode_text(value: str | bytes) -> str:
 
 
 def _query_nvidia_smi(trouble: str) -> NvidiaDriver:
-    """Return what nvidia-smi reports or, if it fails, a result with only NVML's error `trouble`."""
+    """Return what nvidia-smi reports; if it fails as well, return NVML's error `trouble`."""
     argv = (shutil.which("nvidia-smi") or _WSL_PROGRAM, *_QUERY_OPTIONS)
     text = shell.try_capture(*argv, what="ask nvidia-smi for GPUs", timeout=_NVIDIA_SMI_TIMEOUT)
     if text is None:

@@ -25,7 +25,7 @@ def list_system_names() -> tuple[str, ...]:
 
 
 def format_install_command(package: str, **words: str) -> str:
-    """Return the command or advice to install `package` here; `words` replace its placeholders."""
+    """Return the command or advice to install `package` here, with `words` filled in."""
     knowledge = load_knowledge(KNOWLEDGE_FOLDER)
     return package_managers.format_install_hint(knowledge, list_system_names(), package, **words)
 

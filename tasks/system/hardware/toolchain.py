@@ -21,7 +21,7 @@ _IDENTIFIED_TOOLS = ("toolchain.cc", "toolchain.cxx", "toolchain.nvcc", "toolcha
 
 
 def resolve_tool_identity(name: str, value: str) -> str:
-    """Return a setting's `value` or, for a tool (`toolchain.cxx`), its version and real path."""
+    """Return the version and real path of a tool (`toolchain.cxx`); for other settings, `value`."""
     if name == "toolchain.tree":
         return os.path.realpath(value)
     if name not in _IDENTIFIED_TOOLS:

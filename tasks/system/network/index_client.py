@@ -1,9 +1,8 @@
 """Run uv and pip against package indexes: hide passwords, explain failures and retry.
 
-Credentials stay out of argument lists and out of the processes that uv and pip start. Every user
-of a machine can read an argument list, and the build backend of an sdist inherits the environment
-of uv or pip. Both clients take a password from a netrc file as well as from a URL
-(docs.astral.sh/uv, "HTTP credentials"; pip.pypa.io, "Authentication").
+Passwords are not put in argument lists, which every user of a machine can read, nor, if possible,
+in the environment, which the build backend of an sdist inherits. They are in a netrc file, which
+both clients read (docs.astral.sh/uv, "HTTP credentials"; pip.pypa.io, "Authentication").
 """
 
 import contextlib
@@ -53,8 +52,8 @@ class _Logins(dict[str, tuple[str, str]]):
     def strip_logins(self, text: str, *, for_uv: bool) -> str:
         """Move the logins in the URLs of `text` to this object. Return the new text.
 
-        For uv, the user name stays in the text, because without it the first request is anonymous.
-        pip gets no user name, because older versions find no login for a URL with a user name.
+        For uv, the user name stays in the URL; otherwise the first request would be anonymous. For
+        pip, it is removed, because older versions find the login only without it.
         """
 
         def strip_url(url: re.Match[str]) -> str:
@@ -66,7 +65,7 @@ class _Logins(dict[str, tuple[str, str]]):
         return _LOGIN_URL.sub(strip_url, text)
 
     def is_stripped(self, text: str) -> bool:
-        """Return True if `text` has no secret. User names of this object's logins are allowed."""
+        """Return True if `text` has no secret, except for user names of known logins."""
 
         def remove_user_name(url: re.Match[str]) -> str:
             user, _ = self.get(url["host"].lower(), ("", ""))
@@ -78,10 +77,10 @@ class _Logins(dict[str, tuple[str, str]]):
 
 @contextlib.contextmanager
 def hide_passwords(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[PreparedCommand]:
-    """Yield the command without passwords, and an environment that gives uv and pip the passwords.
+    """Yield the command without passwords, and an environment in which uv and pip find them.
 
-    The environment names a netrc file that only this user can read. The file is removed after the
-    block. A login that netrc cannot express, such as a token without user name, is in a variable.
+    The environment names a netrc file that only this user can read, and that exists only during
+    the block. A variable holds what netrc cannot express, such as a token without user name.
     """
     logins = _Logins()
     words, secret_variables = _move_secrets(argv, env, logins)
@@ -329,13 +328,13 @@ def run_index_client(
 
 
 def find_pip_file_defaults() -> frozenset[str]:
-    """Return the variables in `CLIENT_DEFAULTS` for which a pip file of the user has a value."""
+    """Return the names in `CLIENT_DEFAULTS` that have a value in the user's pip files."""
     read = package_indexes.read_pip_file_setting
     return frozenset(name for name, keys in _PIP_FILE_KEYS.items() if read(*keys))
 
 
 def add_client_defaults(env: Mapping[str, str], configured: Collection[str] = ()) -> dict[str, str]:
-    """Return `env` with all `CLIENT_DEFAULTS` that are neither set in `env` nor in `configured`."""
+    """Return `env` and the `CLIENT_DEFAULTS` that it lacks, except those in `configured`."""
     names = (name for name in CLIENT_DEFAULTS if name not in configured)
     unset = (name for name in names if _ALTERNATIVE_NAMES.get(name, name) not in env)
     return {**{name: CLIENT_DEFAULTS[name] for name in unset}, **env}

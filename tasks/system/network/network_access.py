@@ -23,8 +23,8 @@ def retry_action(
 ) -> _T:
     """Run an action. Run it again after failures for which `find_reason` returns a reason.
 
-    Each of `pauses` (seconds) allows one retry; then the last exception is raised. A pause is
-    randomly up to 50 % longer, so that many machines do not all retry at the same moment.
+    Before each retry, wait for the next of `pauses` (in seconds, randomly up to 50 % longer).
+    After the last retry, raise its exception.
     """
     pauses = RETRY_PAUSES if pauses is None else pauses
     for number, pause in enumerate(pauses, 2):

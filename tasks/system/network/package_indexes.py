@@ -70,7 +70,7 @@ def _read_pip_file(path: Path) -> dict[str, str]:
 
 
 def _read_uv_default_index(path: Path) -> str:
-    """Return the first URL found: default [[index]], `index-url` of [pip], `index-url`."""
+    """Return a uv file's default index: from [[index]], [pip] or `index-url`, in this order."""
     settings = _read_uv_settings(path)
     tables = (table for table in _list_index_tables(settings) if table.get("default") is True)
     pip_index = _select_table(settings, "pip").get("index-url")
