@@ -29,7 +29,7 @@ _VERB_COLUMNS = 12
 
 @dataclass
 class _RunningStage:
-    """A running stage. `updated` is the monotonic time at which its latest output, `text`, came."""
+    """A running stage. `text` is its latest output, received at the monotonic time `updated`."""
 
     verb: str
     subject: str
@@ -132,7 +132,7 @@ class Console:
                 self._write_status_line(work.verb, f"{work.subject} {elapsed}: {progress}")
 
     def report_failure(self, name: str, message: str, verb: str = "Failed") -> None:
-        """Print a status line with `verb` and `name` (a stage or the run), then print `message`."""
+        """Print why the stage or run `name` failed, after a line that begins with `verb`."""
         self.failed = True
         self._remove_running_stage(name)
         self._write_status_line(verb, name, style="1;31")
@@ -155,12 +155,12 @@ class Console:
             self._write_status_line("Up to date", f"nothing to do ({elapsed})")
 
     def _find_current_stage(self) -> _RunningStage | None:
-        """Return the stage that prints the current output or, if no stage does, the newest one."""
+        """Return the stage of the current output, else the stage that started last."""
         name = read_output_stage() or next(reversed(list(self._works)), "")
         return self._works.get(name)
 
     def _complete_line(self, text: str) -> str:
-        """Add the profile to commands in `text`; if several stages run, name the stage in front."""
+        """Add the profile to commands in `text`; if several stages run, prepend the stage."""
         text = add_profile_argument(text, self.profile) if self.profile else text
         work = self._find_current_stage() if len(self._works) > 1 else None
         return f"{work.subject.rpartition(':')[2]}: {text}" if work else text
@@ -174,7 +174,7 @@ class Console:
         return format_duration(time.monotonic() - (work.started if work else self.started))
 
     def _draw_running_stages(self, space: text_layout.DrawingArea) -> str:
-        """Return the live lines: one for each running stage, up to three if only one stage runs."""
+        """Return the live lines, which show the running stages."""
         rows, now = [], time.monotonic()
         for work in list(self._works.values()):
             verb = "Stopping" if self.interrupted else work.verb

@@ -45,7 +45,7 @@ def find_venv_python(venv: PurePath) -> Path:
 
 
 def create_venv(venv: PurePath, base: str, uv: str | None, log: PurePath) -> None:
-    """Create a venv that contains pip: run uv or, if `uv` is `None`, the module venv of `base`."""
+    """Create a venv with pip, using uv, or the venv module of `base` if `uv` is `None`."""
     argv = build_venv_argv(venv, base, uv)
     try:
         index_client.run_index_client(argv, "create the build environment", log)  # uv fetches pip
@@ -149,7 +149,7 @@ _MISSING_DRIVER = re.compile(
 
 @dataclass(frozen=True)
 class ImportResult:
-    """The result of an import, with its output `lines`. `problem` says why it failed, or is ""."""
+    """The result of an import. `problem` is the reason for a failure, "" after a success."""
 
     lines: tuple[str, ...]
     problem: str = ""
@@ -162,7 +162,7 @@ class ImportResult:
 
 
 def try_import(python: str, code: str, command: Command) -> ImportResult:
-    """Run `code`, which imports modules. Environment, folder and log are those of `command`."""
+    """Run `code`, which imports modules, in the environment and folder of `command`."""
     # In the folder of `command`, no module may have the name of an installed package
     argv = (python, "-X", "faulthandler", "-c", code)
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Write files atomically. Lock and remove folders with a CACHEDIR.TAG, which torchyard manages."""
+"""Write files atomically. Lock and remove folders that torchyard created."""
 
 import contextlib
 import hashlib
@@ -26,7 +26,7 @@ _SPACE_HINT = "free some disk space, or put the checkout on a larger disk"
 
 
 def remove_tree(target: Path, last: str) -> None:
-    """Remove a folder and its contents. The entry `last` is removed after all other entries."""
+    """Remove a folder and its contents, with the entry `last` at the end."""
 
     def retry_as_writable(function: Any, name: str, _: object) -> None:
         Path(name).chmod(stat.S_IWRITE)
@@ -85,7 +85,7 @@ def require_minimum_space(folder: PurePath, what: str) -> None:
 def require_disk_space(folder: PurePath, needed_mib: int, what: str, where: str = "") -> None:
     """Raise `NoSpaceError` if the disk of `folder` has less than `needed_mib` MiB of free space.
 
-    The error says that `what` needs the space. Its location is `where` or, if that is "", `folder`.
+    The error says that `what` needs the space at `where` (default: `folder`).
     """
     free = shutil.disk_usage(find_existing_ancestor(folder)).free // 2**20
     if free < needed_mib:
@@ -224,7 +224,7 @@ def remove_owned(path: PurePath) -> None:
 
 
 def empty_owned(folder: PurePath, first: tuple[str, ...] = (), but: tuple[str, ...] = ()) -> None:
-    """Empty a folder: remove `first` before other entries; keep `but`, the tag and lock files."""
+    """Empty a folder, but keep the entries `but`, the tag and lock files; begin with `first`."""
     path = Path(folder)
     if not is_marked(path):
         message = "torchyard does not empty this folder: torchyard did not create it"
@@ -277,7 +277,7 @@ def lock_folder(folder: PurePath) -> Iterator[None]:
 
 
 def read_lock_holder(folder: PurePath) -> str:
-    """Return the id of the last run that locked `folder`, even if it was killed; "" if none did."""
+    """Return the id of the last run that locked `folder`, "" if none did."""
     holder = Path(folder) / _HOLDER_FILE
     return holder.read_text(encoding="utf-8") if holder.exists() else ""
 

@@ -18,7 +18,7 @@ _PYTHON_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
 def find_interpreter(requested: str) -> Interpreter:
-    """Find a Python by name, version or path; "auto" is the one that doit's venv was made from."""
+    """Find a Python by name, version or path; "auto" means the base Python of doit's venv."""
     path = _find_base_python() if requested == "auto" else _find_python(requested)
     query = (
         "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable); "
@@ -34,7 +34,7 @@ def find_interpreter(requested: str) -> Interpreter:
 
 
 def read_interpreter(requested: str) -> Interpreter:
-    """Return the requested Python without starting it. If its version is unknown, assume doit's."""
+    """Return the requested Python without starting it; its version may be a guess."""
     running_version = ".".join(map(str, sys.version_info[:3]))
     if requested == "auto":
         path, version = Path(_find_base_python()), running_version
@@ -51,7 +51,7 @@ def read_interpreter(requested: str) -> Interpreter:
 
 
 def _read_version_from_files(python: Path) -> str:
-    """Return a Python's version from pyvenv.cfg or from file and folder names, "" if unknown."""
+    """Return a Python's version from pyvenv.cfg or nearby file names, "" if unknown."""
     prefix = python.parent.parent
     if (venv := prefix / "pyvenv.cfg").is_file() and (
         match := _VENV_VERSION.search(venv.read_text(encoding="utf-8", errors="replace"))

@@ -1,4 +1,4 @@
-"""Render Jinja templates, which can quote values for shells (`tasks.core.shell_quoting`)."""
+"""Render Jinja templates, with filters that quote values for shells."""
 
 from collections.abc import Mapping
 from functools import cache

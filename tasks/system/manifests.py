@@ -50,7 +50,7 @@ def find_manifest(path: PurePath, kind: type[T]) -> T | None:
 
 
 def parse_json(text: bytes | str, kind: type[T]) -> T:
-    """Parse a JSON text into the dataclass `kind`; raise `ValueError` if they do not match."""
+    """Parse JSON into the dataclass `kind`; raise `ValueError` if its fields do not match."""
     adapter: Any = _build_adapter(kind)  # type: ignore[arg-type]  # every type is hashable
     result: T = adapter.validate_json(text)
     return result

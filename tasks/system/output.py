@@ -1,6 +1,6 @@
 """Print lines, warnings and progress to the current listener, by default standard output.
 
-Passwords in URLs are removed. Each line belongs to a stage, because several stages can run at once.
+Passwords in URLs are removed. `label_output` assigns output to a stage.
 """
 
 from __future__ import annotations
@@ -100,5 +100,5 @@ def print_warning(text: str) -> None:
 
 
 def show_progress(text: str, progress: Progress | None = None) -> None:
-    """Show the current step. If the output is a log, print only `progress`, about once a minute."""
+    """Show the current step; in a log, print its progress about once a minute."""
     _active_listener[0].show_progress(redact_secrets(text), progress)

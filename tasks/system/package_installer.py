@@ -65,7 +65,7 @@ class InstallOptions:
 
 @dataclass(frozen=True)
 class PackageInstaller:
-    """An installer for `python`: uv, or pip if `uv` is `None`. It installs to `target`, if set."""
+    """An installer of packages for `python`: uv, or pip if `uv` is `None`."""
 
     python: str
     uv: str | None
@@ -154,7 +154,7 @@ class DigestLister:
     log: PurePath
 
     def find_digests(self, packages: Iterable[InstalledPackage], index: str = "") -> LockedPackages:
-        """Return the sha256 digests in `index` and the default index, by the pin of a package."""
+        """Look up the sha256 digests of packages in `index` and in the default index."""
         requested = {package.name: package for package in packages}
         if not requested:
             return {}

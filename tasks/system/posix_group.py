@@ -15,14 +15,13 @@ POPEN_OPTIONS: dict[str, Any] = {"start_new_session": True}
 
 
 def begin_child(child: Popen[str], *, serves: bool) -> None:
-    """Do nothing, because `POPEN_OPTIONS` have put the child in a new process group."""
+    """Do nothing: the child already has its own process group."""
 
 
 def end_child(child: Popen[str], grace: float) -> None:
     """End the child's process group: send SIGINT, SIGTERM and SIGKILL, `grace` seconds apart.
 
-    SIGTERM and SIGKILL also go to processes that left the group, such as compilers that Ninja waits
-    for: they react slowly to SIGINT when memory is full.
+    SIGTERM and SIGKILL also go to processes that left the group, such as compilers.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if number != signal.SIGINT and child.poll() is None:
@@ -81,7 +80,7 @@ def _signal_session(leader: int, number: int) -> list[int]:
 
 
 def _find_live_processes(leader: int, leader_of: Callable[[int], int]) -> list[int]:
-    """Return the ids of the processes, except zombies, for which `leader_of` returns `leader`."""
+    """Return the ids of the live processes in the group or session of `leader`."""
     import psutil  # noqa: PLC0415 - only if a child left processes behind
 
     pids = []

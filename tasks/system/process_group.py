@@ -25,7 +25,7 @@ _live_children: set[subprocess.Popen[str]] = set()
 def start_child(
     argv: Sequence[str], *, serves: bool = False, **options: Any
 ) -> subprocess.Popen[str]:
-    """Start a child in a new process group. If `serves`, its server survives `end_group`."""
+    """Start a child in a new process group. With `serves`, it may leave a server running."""
     child: subprocess.Popen[str] = subprocess.Popen(argv, **group.POPEN_OPTIONS, **options)
     _live_children.add(child)
     try:
@@ -60,7 +60,7 @@ _SCCACHE_SERVER_VARIABLE = "SCCACHE_START_SERVER"
 
 
 def end_leftover_processes(run: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """End a run's remaining processes; return the names of (ended, still running) programs."""
+    """End a run's remaining processes; return the programs that ended and those that did not."""
     import psutil  # noqa: PLC0415 - only after a run that was killed
 
     stopped: set[str] = set()

@@ -21,7 +21,7 @@ _MIN_COLUMNS = 40
 
 
 def read_terminal_width(most: int = PROSE_COLUMNS, piped: int = PROSE_COLUMNS) -> int:
-    """Return COLUMNS, else the terminal's width, else `piped`; at most the larger parameter."""
+    """Return the width for text: COLUMNS, else the terminal's width, else `piped`."""
     columns = shutil.get_terminal_size((piped, 24)).columns
     return max(min(columns, max(most, piped)), _MIN_COLUMNS)
 
@@ -65,7 +65,7 @@ def print_status_rows(rows: Sequence[tuple[str, str, str]]) -> None:
 
 
 def format_for_stderr(text: str, before: int = 0) -> str:
-    """Wrap an error message for a terminal, which shows it after a prefix of `before` columns."""
+    """Wrap an error message if stderr is a terminal; leave `before` columns for a prefix."""
     if not sys.stderr.isatty():
         return text
     first, end, following = text.partition("\n")
@@ -131,7 +131,7 @@ class Screen:
             self.out.flush()
 
     def ring_bell(self) -> None:
-        """Ring the bell of this stream's terminal or, without one, of standard error. Not in CI."""
+        """Ring the terminal's bell, except in CI."""
         for stream in () if "CI" in os.environ else (self.out, sys.stderr):
             if stream.isatty():
                 with contextlib.suppress(OSError, ValueError):
@@ -183,7 +183,7 @@ class Screen:
                 self._shown = ()  # the shell started a new line
 
     def _erase_live_lines(self) -> None:
-        """Erase the live lines, which take more rows than lines if the terminal became narrower."""
+        """Erase the live lines, even if a narrower terminal has wrapped them."""
         if any(self._shown):
             columns = max(self.read_terminal_size()[0], 1)
             rows = sum(max(shown - 1, 0) // columns + 1 for shown in self._shown) - 1
@@ -199,7 +199,7 @@ class Screen:
         return shutil.get_terminal_size()
 
     def _is_foreground(self) -> bool:
-        """Return False in a background job, whose live lines would overwrite the shell's prompt."""
+        """Return True unless this process is a background job of the shell."""
         try:
             return os.tcgetpgrp(self.out.fileno()) in (0, os.getpgrp())
         except (OSError, AttributeError):

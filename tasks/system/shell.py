@@ -263,7 +263,7 @@ def _open_log(command: Command) -> Iterator[IO[str]]:
 def _build_command_error(
     command: Command, code: int, tail: Sequence[str], offset: int = 0, unwritten: Iterable[str] = ()
 ) -> errors.CommandFailedError:
-    """Return the exception for a failed command. It has the first error, else the last line."""
+    """Return the exception for a failed command, with the first error in its output."""
     from tasks.diagnosis.failure_matches import ParsedLog  # noqa: PLC0415 - only where it failed
     from tasks.diagnosis.first_error import find_error_or_last_line  # noqa: PLC0415
 
@@ -285,7 +285,7 @@ def _build_command_error(
 def _read_output(
     log: PurePath | None, offset: int, tail: Iterable[str], unwritten: Iterable[str]
 ) -> list[RawLine]:
-    """Return the log from byte `offset` on plus `unwritten`; if this part is empty, `tail`."""
+    """Return a command's output: the log from byte `offset` on or, without a log, `tail`."""
     from tasks.diagnosis.log_io import read_log  # noqa: PLC0415 - only where something failed
     from tasks.diagnosis.log_lines import RawLine  # noqa: PLC0415
 

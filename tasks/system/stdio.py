@@ -17,7 +17,7 @@ _write_failures: list[OSError] = []  # from writing to standard output
 
 
 class _GuardedStream(io.FileIO):
-    """A raw stream whose file descriptor becomes the null device when a write fails."""
+    """A raw stream that discards all output after a failed write."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -33,7 +33,7 @@ class _GuardedStream(io.FileIO):
 
 
 def guard_standard_streams() -> None:
-    """Prevent exceptions from failed writes to stdout and stderr; a second call does nothing."""
+    """Stop failed writes to stdout and stderr from raising exceptions."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -47,13 +47,13 @@ def guard_standard_streams() -> None:
 
 
 def compute_exit_code(code: int | None) -> int | None:
-    """Return a nonzero `code`; otherwise 1 if a write to standard output failed, else 0."""
+    """Return `code`, but 1 instead of 0 if a write to standard output failed."""
     sys.stdout.flush()
     return code or int(bool(_write_failures))
 
 
 def _build_guarded_stream(stream: TextIO | None, number: int) -> TextIO:
-    """Return `stream` with guarded writes; do not change a Windows console or a test's stream."""
+    """Return `stream` with guarded writes, unless it is a Windows console or a test's stream."""
     guarded = _GuardedStream(number, "w", closefd=False)
     if stream is None:
         return io.TextIOWrapper(io.BufferedWriter(guarded), "utf-8", "backslashreplace")

@@ -1,7 +1,7 @@
 """Declare kernel32 functions, and run children in Windows job objects. Windows only.
 
 A child joins its job before it runs any code. Windows ends the processes of a job when the last
-handle of the job is closed, even if doit is killed. Without a job, parent ids identify descendants.
+handle of the job is closed, even if doit is killed.
 """
 
 import contextlib

@@ -44,9 +44,8 @@ def describe_tool(path: str, version: str, digest: str) -> BuildTool:
 class BuildInputs:
     """The build inputs of a wheel. `epoch` is the date of its sources (Unix time).
 
-    `cuda` is the full version of the CUDA toolkit, "" if the build uses no CUDA. `packages` are the
-    pinned requirements from which the toolkit was installed. For an extension, `torch` is the
-    version of the torch that it was built against, and `surface` is the ABI fingerprint of torch.
+    `cuda` is the version of the CUDA toolkit, and `packages` are the requirements that installed
+    it. For an extension, `torch` is the torch version, and `surface` the ABI fingerprint of torch.
     """
 
     name: str
@@ -82,7 +81,7 @@ def add_source_date(env: Mapping[str, str], date: int) -> dict[str, str]:
 
 
 def redact_json(value: Json, folders: Mapping[str, str], name: str = "") -> Json:
-    """Replace secrets in `value` (its key is `name`) by ***, and paths by the text in `folders`."""
+    """Replace secrets in `value` by ***, and the paths in `folders` by their placeholders."""
     if is_secret_name(name):
         return "***"
     match value:

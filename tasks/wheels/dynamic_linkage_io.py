@@ -71,7 +71,7 @@ _LDCONFIG_ENTRY = re.compile(r"^\s+(\S+) \(.*\) => (/.*)$", re.MULTILINE)
 
 
 def read_loader_cache(env: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    """Return the paths in the loader's cache by library name, {} without a cache (as with musl)."""
+    """Return the paths of each library in the loader's cache, {} without a cache."""
     # the PATH of a user often lacks /sbin
     folders = os.pathsep.join([env.get("PATH", ""), "/usr/sbin", "/sbin"])
     program = shutil.which("ldconfig", path=folders)

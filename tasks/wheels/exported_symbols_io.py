@@ -41,7 +41,7 @@ def read_exported_symbols(path: PurePath) -> frozenset[str] | None:
 
 
 def demangle_symbol(name: str) -> tuple[str, str]:
-    """Return the demangled `name`, with and without parameters, or unchanged if c++filt fails."""
+    """Return the demangled `name`, first with its parameters, then without them."""
 
     def run_cxxfilt(*options: str) -> str:
         command = Command(("c++filt", *options, name), env, "demangle a symbol", timeout=10)
@@ -75,7 +75,7 @@ def _read_elf_symbols(stream: BinaryIO) -> set[bytes]:
 
 
 def _read_archive_symbols(stream: BinaryIO) -> set[bytes]:
-    """Return the symbols that the first linker member of an archive lists."""
+    """Return the symbols in the symbol table of an archive."""
     header = stream.read(_LINKER_MEMBER_HEADER)
     if not (header.startswith(b"/ ") and header.endswith(b"`\n")):
         raise ValueError("this import library does not begin with a list of symbols")

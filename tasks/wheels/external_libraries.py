@@ -22,12 +22,12 @@ _LOADER_LIBRARY = re.compile(r"ld-linux[\w-]*\.so|ld64\.so")  # the dynamic load
 
 @dataclass(frozen=True)
 class TargetEnvironment:
-    """The environment on another machine, which must provide the libraries that a wheel lacks.
+    """The environment of a wheel's user, which must provide the libraries outside the wheel.
 
-    `requires` are the wheel's requirements. `system` has the libraries of every manylinux system,
-    `windows` the DLLs of Windows and Python; `None` means unknown. `against` is the torch version
-    that an extension was built against. `is_torch` is True for the wheel of torch itself. `cuda`
-    are the CUDA major versions of needed libraries.
+    `requires` are the wheel's requirements. `system` and `windows` are the libraries of every Linux
+    and Windows machine, `None` if unknown. `against` is the torch version of an extension.
+    `is_torch` is True for the wheel of torch. `cuda` are the CUDA major versions of needed
+    libraries.
     """
 
     requires: Sequence[Requirement]
@@ -54,10 +54,7 @@ class ExternalLibrary:
 def find_external_libraries(
     libraries: Mapping[str, Linkage], target: TargetEnvironment
 ) -> list[ExternalLibrary]:
-    """Return the libraries outside the wheel that libraries in the wheel need, sorted by name.
-
-    The search follows the rules of the loader, but only in the wheel and in NVIDIA's packages.
-    """
+    """Return the libraries outside the wheel that libraries in the wheel need, sorted by name."""
     machine = next((one.machine for one in libraries.values()), "")
     wheel_libraries = {str(_SITE_PACKAGES / name): linkage for name, linkage in libraries.items()}
 

@@ -28,8 +28,7 @@ def _build_installer_files(
 ) -> dict[str, bytes] | None:
     """Return the files that pip or uv adds to dist-info for `new`, such as direct_url.json.
 
-    `own` maps the file names in the old dist-info to contents. Returns `None` for an unknown
-    installer or format, or if the old direct_url.json names none of the paths `old`.
+    `own` has their old contents by name. Returns `None` if these cannot be updated.
     """
     contents = dict(own)
     installer = own.get("INSTALLER", b"").decode().strip()
@@ -46,7 +45,7 @@ def _build_installer_files(
 
 
 def _build_direct_url(present: bytes, installer: str, old: Iterable[PurePath], new: Path) -> bytes:
-    """Return direct_url.json (PEP 610) for `new`; raise if `present` names no path in `old`."""
+    """Return direct_url.json (PEP 610) for `new`, in the format of the old file `present`."""
 
     def format_direct_url(wheel: PurePath, digest: str) -> bytes:
         path = f"/{wheel.as_posix().removeprefix('/')}"
@@ -92,7 +91,7 @@ class _StagedFiles:
         self._paths: dict[str, Path] = {}
 
     def unpack_members(self, wheel: ZipFile, names: Iterable[str]) -> None:
-        """Stage the members `names`; keep only the executable bits of modes, as uv and pip do."""
+        """Stage the members `names`, with the file modes that uv and pip would set."""
         recorded = wheel_archive_io.read_record(wheel)
         for name in names:
             member = wheel.getinfo(name)
@@ -122,9 +121,8 @@ class _StagedFiles:
 class WheelUpdate:
     """An update of the installation `here` from the wheel file `before` to the new file `wheel`.
 
-    Both wheels have been verified. `places` are the paths at which the file `before` may have been
-    when it was installed. `scratch` is a temporary directory. `python` is the interpreter of the
-    installation.
+    Both wheels have been verified. `places` are possible earlier paths of `before`. `scratch` is a
+    temporary directory. `python` is the interpreter of the installation.
     """
 
     here: InstalledWheel

@@ -1,4 +1,4 @@
-"""Inspect an installed distribution by names, sizes and times of its files, not by contents."""
+"""Inspect an installed distribution without reading the contents of its files."""
 
 import stat
 from collections.abc import Mapping
@@ -82,9 +82,9 @@ _COMPARED_FIELDS = {
 class WheelDifference:
     """The difference between an installed wheel and a new wheel, with paths as in RECORD.
 
-    `info` is the new dist-info directory, and `described` are its files except RECORD. Of the other
-    files, `written` are new or changed, and `vanished` are only in the old wheel. `rows` are the
-    RECORD rows of the new wheel. `kept` are the rows of scripts and bytecode from the installer.
+    `info` is the new dist-info, and `described` are its files except RECORD. Of the other files,
+    `written` are new or changed, and `vanished` are gone. `rows` are those of the new RECORD.
+    `kept` are the rows of scripts and bytecode that the installer made.
     """
 
     info: str
@@ -96,7 +96,7 @@ class WheelDifference:
 
 
 def compare_wheels(here: InstalledWheel, old: ZipFile, new: ZipFile) -> WheelDifference | None:
-    """Compare the installed wheel `old` to `new`; None means that an installer must update it."""
+    """Compare the installed wheel `old` to `new`; return `None` if only pip or uv can update it."""
     (old_info, before), (info, after) = _read_record_rows(old), _read_record_rows(new)
     old_rows = {path: row for path, row in before.items() if path != f"{old_info}/RECORD"}
     same_metadata = _read_compared_metadata(old, old_info) == _read_compared_metadata(new, info)

@@ -70,7 +70,7 @@ class LinkageCache:
 
 @dataclass(frozen=True)
 class PatchedLibraries:
-    """The content of wheel-patched.json: (old digest + new RPATH of a library) → new digest."""
+    """The content of wheel-patched.json: the digest of each library with a changed RPATH."""
 
     libraries: Mapping[str, str]
 
@@ -96,7 +96,7 @@ _OPENED_FIRST = ("torch/lib/libtorch_global_deps.", "torch/_C.")  # opened by to
 
 @dataclass(frozen=True)
 class LoadedLibrary:
-    """A loaded library or interpreter. `by` is the library that loaded it, if a library did."""
+    """A loaded library or interpreter. `by` is the library that loaded it."""
 
     place: str
     linkage: Linkage
@@ -107,8 +107,8 @@ class LoadedLibrary:
 class LibrarySearch:
     """The search path of the loader, except RPATH and RUNPATH. `path` is LD_LIBRARY_PATH.
 
-    `cache` maps library names to files. The default directories `folders` are searched last. `look`
-    returns the linkage of the library at a path, if there is one.
+    `cache` maps library names to files. `folders` are searched last. `look` reads the linkage of a
+    file.
     """
 
     path: tuple[str, ...]
@@ -119,7 +119,7 @@ class LibrarySearch:
 
 @dataclass(frozen=True)
 class LibraryNeed:
-    """A need of `library` for the library `name`. `place` is the file found, None if missing."""
+    """`library` needs the library `name`. `place` is the file found, `None` if missing."""
 
     library: str
     name: str
@@ -141,8 +141,7 @@ def sort_by_load_order(libraries: Mapping[str, Linkage]) -> list[str]:
 def load_libraries(libraries: Sequence[LoadedLibrary], search: LibrarySearch) -> list[LibraryNeed]:
     """Simulate how a process loads `libraries` in this order. Return what each library needs.
 
-    A needed library counts as found if the search of any loaded library finds it, because the order
-    in which Python opens libraries is unknown.
+    A library is found if the search path of any loaded library leads to it.
     """
     places: dict[str, str] = {}
     opened: dict[str, LoadedLibrary] = {}

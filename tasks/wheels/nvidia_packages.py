@@ -25,8 +25,7 @@ class NvidiaPackage:
     """A package of NVIDIA. `name` is the package name without `nvidia-` and `-cu12`.
 
     `extra` is the extra of cuda-toolkit that installs the package, if any. `numbered` says which
-    number ends the libraries' file names: the package version ("whole"), the beginning of this
-    version ("begin"), or an unrelated number ("not").
+    part of the package version is in the file names of its libraries.
     """
 
     name: str
@@ -91,7 +90,7 @@ def find_declared_requirement(
 ) -> str:
     """Return the name of the requirement that installs the package `of`, "" if none does.
 
-    The requirement must be for one of the CUDA `majors`, or for any CUDA if `majors` is empty.
+    The requirement must allow one of the CUDA `majors`, if there are any.
     """
     pattern = re.compile(rf"nvidia-{of.name}(-cu\d+)?")
     names = {of.format_distribution(major) for major in majors}
@@ -121,7 +120,7 @@ def parse_library_majors(library: str) -> Collection[int]:
 
 
 def parse_distribution_majors(distribution: str) -> Collection[int]:
-    """Return the CUDA majors of a package: 12 for the suffix -cu12, 13 to 99 without a suffix."""
+    """Return the CUDA major versions of a package: 12 for -cu12, from 13 on without a suffix."""
     match = re.search(r"-cu(\d+)$", distribution)
     return (int(match[1]),) if match else range(_SHARED_FOLDER_MAJOR, 100)
 
@@ -139,9 +138,8 @@ def is_in_package_folder(place: PurePosixPath) -> bool:
 def build_pinned_requirement(of: NvidiaPackage, cuda: str, file: str) -> str:
     """Return a requirement that installs the library `file` for the CUDA release `cuda`.
 
-    For `libcublas.so.12.4.5.8`, it is `nvidia-cublas-cu12==12.4.5.8`. If the file name has only the
-    beginning of the version, all versions with this beginning are allowed; if it has no version,
-    any version for `cuda` is allowed.
+    For `libcublas.so.12.4.5.8`, it is `nvidia-cublas-cu12==12.4.5.8`. A file name with a shorter
+    version gives a wider requirement.
     """
     major, minor = cuda.split(".")[:2]
     numbers = _FILE_VERSION.search(file)

@@ -123,7 +123,7 @@ def write_index(index: PurePath, templates: PurePath, listed: Collection[IndexFi
 
 
 def read_pending_removals(index: PurePath) -> dict[str, str]:
-    """Return the wheels to remove later, each with the time since which no page lists it."""
+    """Return the wheels to remove later, with the time when each disappeared from the pages."""
     path = Path(index) / _REMOVAL_LIST
     if not path.is_file():
         return {}

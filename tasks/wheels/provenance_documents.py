@@ -233,7 +233,7 @@ def find_torch_version(sbom: Mapping[str, Any] | None) -> str:
 def find_differences(
     sbom: Mapping[str, Any], name: str, version: str, statement: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Yield how an SBOM differs from the `name` and `version` in METADATA, and from `statement`."""
+    """Yield the contradictions between an SBOM and METADATA (`name`, `version`) or `statement`."""
     component = _find_value(sbom, "metadata", "component")
     sbom_name, sbom_version = (_find_value(component, key) for key in ("name", "version"))
     if canonicalize_name(str(sbom_name)) != canonicalize_name(name):

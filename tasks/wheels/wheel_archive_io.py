@@ -75,7 +75,7 @@ def compute_content_digest(recorded: Mapping[str, str], version_files: tuple[str
 
 
 def read_installed_record(site_packages: PurePath, name: str) -> Mapping[str, str]:
-    """Return the digests in a package's RECORD by path, {} if it has no RECORD (as from conda)."""
+    """Return the digests in a package's RECORD by path, {} without a RECORD."""
     for record in Path(site_packages).glob(f"{name}-*.dist-info/RECORD"):
         rows = wheel_record.parse_record(record.read_text(encoding="utf-8"))
         return {path: digest for path, digest, _ in rows}
@@ -105,7 +105,7 @@ def read_wheel_metadata(wheel: Path) -> str:
 
 
 def require_member_digest(member: ZipInfo, recorded: Mapping[str, str], wheel: PurePath) -> str:
-    """Return a member's RECORD digest. Only a directory, RECORD or signature may have none ("")."""
+    """Return a member's digest in RECORD; raise if a member that needs a digest has none."""
     name = member.filename
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:

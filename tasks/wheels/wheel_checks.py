@@ -132,7 +132,7 @@ def _format_library_archs(libraries: Mapping[str, Iterable[str]]) -> str:
 def _find_missing_code(
     wheel: WheelInfo, targets: Sequence[Arch], knowledge: Knowledge
 ) -> Iterator[str]:
-    """Yield a message per library without code for a target. In torch, check only libtorch_cuda."""
+    """Yield a message for each library that lacks code for a target."""
     is_torch = wheel.name == "torch"
     checked = {n: i for n, i in wheel.images.items() if not is_torch or _KERNEL_LIBRARY in n}
     if targets and not checked and is_torch:

@@ -27,10 +27,9 @@ from tasks.wheels.provenance_documents import SBOM_PATH
 class WheelInfo:
     """The contents of a wheel. The keys of each `dict` are library paths.
 
-    `problem` says why the wheel is invalid, "" if it is valid. `sbom` and `statement` are `None` if
-    missing, {} if unreadable. `dlls` are the DLLs that each Windows library needs. `images` has
-    only libraries with device code. `unreadable` has error messages. `system` are the libraries of
-    every Linux machine, and `windows` the DLLs of every Windows machine, `None` if unknown.
+    `problem` says why the wheel is invalid, or is "". `sbom` and `statement` are `None` if missing,
+    {} if unreadable. `unreadable` has error messages. `dlls` are the DLLs that each library needs.
+    `system` and `windows` are the libraries of every Linux and Windows machine, `None` if unknown.
     """
 
     artifact: Artifact

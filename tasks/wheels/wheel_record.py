@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class RecordRow(NamedTuple):
-    """A file with digest (`sha256=…`) and size in bytes, both "" for RECORD and bytecode."""
+    """A file in RECORD with its digest (`sha256=…`) and its size, both "" if not recorded."""
 
     path: str
     digest: str = ""

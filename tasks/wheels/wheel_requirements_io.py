@@ -33,7 +33,7 @@ def list_installed_packages(python: str, overlay: PurePath | None = None) -> Map
 def find_missing_requirements(
     lines: Iterable[str], installed: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the requirements in `lines` that no package in `installed` (name to version) meets."""
+    """Return those requirements in `lines` that the `installed` packages do not meet."""
     missing = []
     for line in lines:
         requirement = Requirement(line)

@@ -33,7 +33,7 @@ def _write_dist_info(
 ) -> Mapping[str, str]:
     """Write the files `added` and the new RECORD at the end of `out`. Return the RECORD digests.
 
-    `changed` are the new RECORD rows of members whose content differs from `archive`.
+    `changed` are the RECORD rows of members with new contents.
     """
     listing = wheel_archive_io.find_dist_info_file(archive, "RECORD")
     # The new members get the time and mode of RECORD
@@ -64,9 +64,9 @@ _ReusableMembers = Mapping[tuple[str, str], _ReusableMember]
 
 @dataclass(frozen=True)
 class MemberReplacement:
-    """The new content of a member. `make` writes the content to a temporary file when needed.
+    """The new content of a member, which `make` writes to a file.
 
-    `digest` is the sha256 of the content in the notation of RECORD, "" if unknown.
+    `digest` is its sha256 in the notation of RECORD, "" if unknown.
     """
 
     digest: str
@@ -90,9 +90,8 @@ def compress_wheel(
 ) -> Mapping[str, str]:
     """Compress `wheel` in place, atomically, and return the RECORD digests by path.
 
-    Unchanged members are copied from `before`, the previous verified wheel; the other members are
-    compared with RECORD. Order, times and modes are kept. `added` has the contents of files to add
-    to dist-info. `instead` maps members to replacements. Raises `BadArtifactError`.
+    Unchanged members are copied from `before`, the previous verified wheel. `added` are files to
+    add to dist-info, and `instead` are new contents of members.
     """
     packed = wheel.with_name(f".{wheel.name}.part")
     previous = ZipFile(before) if before else nullcontext()
@@ -130,7 +129,7 @@ def _list_reusable_members(archive: ZipFile) -> Iterator[tuple[tuple[str, str], 
 
 
 def _copy_raw_member(out: ZipFile, member: ZipInfo, source: ZipFile, known: ZipInfo) -> bool:
-    """Copy the compressed data of `known` from `source` as `member`; return False if impossible."""
+    """Copy compressed data from `source` to `out`; return False if that is impossible."""
     read, write = source.fp, out.fp
     if not (read and write) or (known.CRC, known.file_size) != (member.CRC, member.file_size):
         return False
@@ -176,7 +175,7 @@ def _write_replacement(
 
 
 def _write_stream(out: ZipFile, info: ZipInfo, source: IO[bytes]) -> str:
-    """Write a member and return its digest. Restore external_attr, which ZipFile.open changes."""
+    """Write a member and return its digest."""
     mode = info.external_attr
     with out.open(info, "w") as target:
         digest = wheel_archive_io.copy_and_hash(source, target)

@@ -13,7 +13,7 @@ from tasks.system.output import print_warning
 
 @dataclass(frozen=True)
 class WheelOrigin:
-    """The origin of a wheel: the requirement `asked`, and a `source` such as an index URL."""
+    """The origin of a wheel: the requirement `asked`, and an index URL or other `source`."""
 
     asked: str
     source: str
