@@ -41,10 +41,11 @@ class Job:
 class BuildSnapshot:
     """The state of a build at one moment.
 
-    `limit_mib` and `available_mib` describe the tightest memory limit. `idle` is how many jobs can
-    start with the jobserver tokens already granted, `since_grant` the time in seconds since the
-    last grant. `most` is the maximum number of jobs on all machines, `local` on this machine (0: no
-    limit). `shown` has the memory peaks of finished jobs by job kind, in ascending order.
+    `limit_mib` is the memory limit that would be reached first, `available_mib` the memory left
+    below it. `idle` is how many more jobs can start without another jobserver token, `since_grant`
+    the seconds since the last grant of a token. `most` is the maximum number of jobs on all
+    machines, `local` on this machine (0: no limit). `shown` has the memory peaks of finished jobs
+    by job kind, in ascending order.
     """
 
     limit_mib: int
@@ -102,7 +103,7 @@ class HeavyJob:
 
     @property
     def summary(self) -> str:
-        """Return `4.6 GiB 3 min`, or only the memory or the time if the other is small."""
+        """Return memory and time, such as `4.6 GiB 3 min`, but omit a small value."""
         min_mib, min_seconds = _HEAVY_THRESHOLDS
         memory = text_formatting.format_size(self.mib) * (self.mib >= min_mib)
         age = text_formatting.format_rough_duration(self.seconds) * (self.seconds >= min_seconds)
@@ -129,8 +130,8 @@ class SlowOutput:
 class BuildActivity:
     """The current jobs, memory use and cache hits of a build; None means unknown.
 
-    `held_back` is the number of further jobs that more memory would allow. `used_mib` and
-    `limit_mib` describe the tightest memory limit. `hit_rate` is the share of compiler cache hits,
+    `held_back` is how many jobs do not start for lack of memory. `used_mib` and `limit_mib` are for
+    the memory limit that would be reached first. `hit_rate` is the share of compiler cache hits,
     from 0 to 1. `paused` is the number of compilers that wait for memory.
     """
 
@@ -175,7 +176,7 @@ class BuildActivity:
 
 
 def find_heavy_jobs(jobs: Iterable[Job]) -> tuple[HeavyJob, ...]:
-    """Return the two heavy jobs that use the most memory, preferring older jobs at equal GiB."""
+    """Return the two heavy jobs that use the most memory, of equal ones the older."""
     named = (job for job in jobs if job.output)
     measured = (HeavyJob(_find_name(job.output), job.resident_mib, job.age) for job in named)
     heavy = (job for job in measured if job.summary)

@@ -41,14 +41,14 @@ def convert_to_json(value: Any) -> Json:
 
 
 def convert_to_redacted_json(value: Any) -> Json:
-    """Convert a value to JSON without credentials, so that a new password reruns no stage."""
+    """Convert a value to JSON without credentials."""
     text = json.dumps(convert_to_json(value), ensure_ascii=False)
     redacted: Json = json.loads(redact_secrets(text))
     return redacted
 
 
 def mask_secrets(value: Json, name: str = "") -> Json:
-    """Mask credentials, and values whose keys suggest a secret; `name` is the key of `value`."""
+    """Mask credentials, and values with keys such as `password`; `name` is the key of `value`."""
     if is_secret_name(name.rpartition(".")[2]):
         return "***"
     match value:
@@ -72,7 +72,7 @@ def compute_text_sha256(text: str) -> str:
 
 
 def find_changes(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator[ValueChange]:
-    """Yield each changed value, also in nested mappings, with its keys appended to `path`."""
+    """Yield each changed value, also in nested mappings; `path` leads to `before` and `after`."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}):
             old, new = before.get(name, ABSENT), after.get(name, ABSENT)

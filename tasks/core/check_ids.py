@@ -1,4 +1,4 @@
-"""List the ids of the checks of `doit doctor`, which the setting doctor.ignore accepts."""
+"""List the ids of the checks of `doit doctor`, for the setting doctor.ignore."""
 
 from typing import Literal, get_args
 

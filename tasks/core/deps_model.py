@@ -15,9 +15,9 @@ MIN_NINJA_VERSION = "1.13.1"
 class CompilerLimits:
     """The accepted versions of host compilers. None and "" mean no limit.
 
-    The CUDA toolkit `cuda` ("12.8", "" if unknown) accepts the major versions up to `gcc_max` and
-    `clang_max`. It accepts each _MSC_VER from the first number in `msvc` up to, but not including,
-    the second. `gcc_min` is the oldest GCC for the sources of the PyTorch release `torch`.
+    `gcc_max`, `clang_max` (major versions) and `msvc` are limits of the CUDA toolkit `cuda`
+    ("12.8", "" if unknown). `msvc` is the first accepted _MSC_VER and the first that is too new.
+    `gcc_min` is the oldest GCC for the sources of the PyTorch release `torch`.
     """
 
     cuda: str = ""
@@ -39,11 +39,10 @@ class Program:
 
 @dataclass(frozen=True)
 class CudaHome:
-    """A toolkit that nvcc, CMake and cpp_extension accept as CUDA_HOME.
+    """A CUDA toolkit that can be used as CUDA_HOME.
 
-    `version` is the full version, "13.2.86". `pins` are the exact requirements that installed the
-    toolkit ("nvidia-cuda-nvcc==13.2.86"), which constrain later installs. A system toolkit has no
-    pins.
+    `version` is the full version, "13.2.86". `pins` are the requirements that installed the toolkit
+    ("nvidia-cuda-nvcc==13.2.86"), empty for a system toolkit.
     """
 
     home: str
@@ -64,8 +63,9 @@ class MsvcEnvironment:
 class CompilerCache:
     """The manifest cache.json: the compiler cache to use.
 
-    Without a cache, `kind` is "". `own` are the settings in the user's configuration of the cache
-    ("max_size"). deps.json omits the cache, so that another cache rebuilds no extension.
+    `kind` is "" without a cache. `own` names the settings that the user has configured
+    ("max_size"). The cache is not in deps.json, since a change of cache must not rebuild
+    extensions.
     """
 
     kind: Literal["ccache", "sccache", ""] = ""
@@ -78,11 +78,10 @@ class CompilerCache:
 class DepsManifest:
     """The manifest deps.json: the build environment.
 
-    `python` is the interpreter that torch is, or will be, installed for. `overlay` is a folder of
-    build tools for an existing interpreter. `scripts` is the folder of the programs of the
-    environment. `identity` changes when the environment is recreated, so that everything is
-    installed again. The paths of `cc` and `cxx` are "" if nothing is compiled and no accepted
-    compiler was found. `msvc` is the environment that these compilers need on Windows.
+    `python` is the interpreter that has torch or gets it. `overlay` is a folder of build tools for
+    an existing interpreter. `scripts` is the folder of the programs of the environment. `identity`
+    changes when the environment is recreated. The paths of `cc` and `cxx` can be "" if nothing is
+    compiled. `msvc` is the environment that these compilers need on Windows.
     """
 
     python: str
@@ -116,11 +115,11 @@ class ToolchainStamps:
 class DepsJob:
     """The job of the `deps` stage.
 
-    `base` is the interpreter that the environment is created from, or, if `existing` is True, the
-    one that has torch. `tools` and `toolkit_packages` are requirements. `toolkit_home` is the
-    folder of an installed toolkit. `cache_package` is the requirement that installs a compiler
-    cache if none is installed, "" if none may be downloaded. `launchers` has the compiler launchers
-    that build.env sets, by variable. `compiles` is True if a later stage needs a compiler.
+    `base` is the interpreter to create the environment from or, with `existing`, the one that has
+    torch. `tools` and `toolkit_packages` are requirements. `toolkit_home` is the folder of an
+    installed toolkit. `cache_package` is the compiler cache to install if none is found, "" if none
+    may be downloaded. `launchers` has the compiler launchers that build.env sets, by variable.
+    `compiles` is True if a later stage needs a compiler.
 
     `locked` are the packages that torchyard.lock pins for the environment, `locked_toolkit` those
     for `toolkit_folder`. They are not in the fingerprint: a changed lock reruns the stage only if

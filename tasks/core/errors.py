@@ -102,8 +102,8 @@ class TorchyardError(Exception):
     """An error that the user can act on, and the base class of all torchyard errors. Exit code 1.
 
     `message` says in one sentence what happened. `location` is a file with a dotted key, or a log
-    with a line. `hint` is the next step, as a command if possible. The others are set if the log of
-    the failure was analyzed: `diagnosis` is the whole result, `excerpt` some compiler output.
+    with a line. `hint` is the next step, as a command if possible. If the log was analyzed,
+    `diagnosis` is the result and `excerpt` some compiler output.
     """
 
     cause = ""
@@ -130,7 +130,7 @@ class SettingsError(TorchyardError):
 
 
 class KnowledgeError(TorchyardError):
-    """A GPU, architecture or release that config/knowledge rules out or does not contain."""
+    """A GPU, architecture or release that config/knowledge does not contain or support."""
 
 
 class CommandFailedError(TorchyardError):

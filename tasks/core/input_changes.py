@@ -101,7 +101,7 @@ def describe_input_changes(kind: str, changes: Iterable[ValueChange]) -> Iterato
 
 
 def describe_changes(changes: Iterable[ValueChange], words: Mapping[str, str]) -> Iterator[str]:
-    """Yield `LABEL: now NEW, was OLD` for each change; `words` has labels by input, in order."""
+    """Yield `LABEL: now NEW, was OLD` for each change; `words` has the labels, in output order."""
     for change in sorted(changes, key=lambda one: (*words, one.path[0]).index(one.path[0])):
         yield redact_secrets(_format_change(change, words))
 

@@ -23,7 +23,7 @@ _MACHINE_CODE_NAME = re.compile(r"(?:sm_|compute_)(\d{1,2})(\d)([af]?)")
 
 @dataclass(frozen=True, order=True)
 class Arch:
-    """A compute capability: `12.0`, or with a suffix `9.0a` (one chip) or `12.0f` (one family)."""
+    """A compute capability such as `12.0`. `9.0a` is only for this chip, `12.0f` for its family."""
 
     major: int
     minor: int
@@ -72,7 +72,7 @@ class InstalledToolkit:
 
 @dataclass(frozen=True)
 class InstalledTorch:
-    """The torch of an interpreter, as torch/version.py has it; `cuda` is `None` for a CPU torch."""
+    """The torch that an interpreter has; `cuda` is `None` for a CPU torch."""
 
     version: str
     cuda: str | None
@@ -100,7 +100,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Host:
-    """The facts about this machine for planning; `pinned` is True if host.json provided them."""
+    """The facts that planning needs; `pinned` is True if they come from host.json."""
 
     system: System
     machine: str
@@ -116,7 +116,7 @@ def compute_build_folder(root: PurePath, profile: str) -> PurePath:
 
 
 def _below(folder: str, path: str) -> cached_property[PurePath]:
-    """Return a property of `Layout`: `path` below the folder in the property named `folder`."""
+    """Return a property of `Layout`: `path` in the folder of the property named `folder`."""
     return cached_property(lambda layout: getattr(layout, folder) / path)
 
 
@@ -211,14 +211,15 @@ class Stage:
 
     `kind` is the package of the stage in tasks.stages; `run.run(job)` there runs the stage.
     `fingerprint` holds every value whose change must run the stage again, and nothing else.
-    `inputs` are manifests of earlier stages. `outputs` are the manifests of the values that
-    `run.run` returns, in the same order. A missing file of `extra_outputs` makes the stage run.
+    `inputs` are manifests of earlier stages. `outputs` are the manifests to write, one for each
+    value that `run.run` returns, in order. The stage also runs if a file in `extra_outputs` is
+    missing.
 
     `uptodate_check` is for changes that neither fingerprint nor inputs show, such as an upgraded
     compiler or an edited source: `stale` calls `up_to_date.is_stale(job)`, `always` runs the stage
     every time. `explain_changes.list_changes(job)` describes what changed in `explained_inputs`.
-    `optional_inputs` are those of `inputs` that may be missing: this stage waits until the stages
-    that write them have ended, and also runs if those stages failed.
+    `optional_inputs` are those of `inputs` that may be missing: this stage runs after the stages
+    that write them, even if those failed.
     """
 
     name: str

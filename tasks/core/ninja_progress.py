@@ -1,7 +1,6 @@
 """Turn Ninja's `[n/m]` lines into progress, with an estimate of the time left.
 
-Ninja restarts its count after it regenerates its own build files, and lowers the total during a run
-when steps turn out to be up to date.
+During a run, Ninja may start its count again and may lower the total.
 """
 
 import re
@@ -91,7 +90,7 @@ class Progress:
         return replace(self, at_work=BuildActivity())
 
     def advance_time(self, seconds: float) -> Self:
-        """Return this progress `seconds` later. The estimate is removed once it has run out."""
+        """Return this progress `seconds` later, without an estimate if its time is over."""
         eta = self.eta - seconds if self.eta is not None and seconds < self.eta else None
         return replace(self, eta=eta, silent=self.silent + seconds)
 
@@ -112,8 +111,7 @@ class ProgressMeter:
     def read_line(self, line: str, now: float) -> Progress | None:
         """Return the progress after a step line, `None` for any other line.
 
-        `now` is a monotonic time in seconds. Step lines of a Ninja run with only one step are
-        ignored.
+        `now` is a monotonic time in seconds. A Ninja run of only one step is ignored.
         """
         step = parse_ninja_step(line)
         if not step or step.total < 2:

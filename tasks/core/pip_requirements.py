@@ -31,7 +31,7 @@ def is_requirement_applicable(
 ) -> bool:
     """Return True if the requirement's marker holds without an extra, or with one of `extras`.
 
-    Marker variables that `where` lacks have the values of the Python that runs torchyard.
+    `where` has marker variables; others have the values of the Python that runs torchyard.
     """
     marker = requirement.marker
     return marker is None or any(marker.evaluate({**where, "extra": one}) for one in ("", *extras))
@@ -40,7 +40,7 @@ def is_requirement_applicable(
 def select_applicable_requirements(
     requires: Iterable[Requirement], system: Literal["linux", "windows"], machine: str = ""
 ) -> list[Requirement]:
-    """Return the requirements whose markers hold on `system` and, if set, `machine` (EM_X86_64)."""
+    """Return the requirements whose markers hold on `system` and ELF `machine` (EM_X86_64)."""
     markers = _SYSTEM_MARKERS[system] | _MACHINE_MARKERS.get(machine, {})
     return [one for one in requires if is_requirement_applicable(one, markers)]
 

@@ -1,4 +1,4 @@
-"""Define the decisions that the settings lead to on this host, each with the reason."""
+"""Define the decisions that follow from the settings and the host, each with the reason."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -37,7 +37,7 @@ class Combination:
 
 
 class UnsatisfiableError(SettingsError):
-    """Valid settings that this host or the known facts do not allow."""
+    """Valid settings that cannot work together or on this host."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ToolkitResolution:
 
     @property
     def reason(self) -> str:
-        """Return the reason for the decision, with the prefix `none: ` if there is no toolkit."""
+        """Return the reason for the decision, `none: REASON` without a toolkit."""
         return f"none: {self.why}" if self.provider == "none" else self.why
 
     def find_full_version(self, host: Host) -> str | None:
@@ -97,7 +97,7 @@ class Resolution:
         return ".".join([f"cu{self.cuda.replace('.', '')}", *archs])
 
     def build_combination(self, host: Host) -> Combination:
-        """Return the `Combination` with the values that planning knows; compilers are unknown."""
+        """Return the versions that planning knows; those of the compilers are unknown."""
         return Combination(
             system=self.system,
             cuda=self.toolkit.find_full_version(host),

@@ -84,7 +84,7 @@ _SINGLE_QUOTES = re.compile("(['\u2018\u2019\u201a\u201b])")
 
 
 def quote_powershell(text: str) -> str:
-    """Return `text` in single quotes for PowerShell, where typographic quotes also end a string."""
+    """Return `text` in single quotes for PowerShell. Single and typographic quotes are doubled."""
     quoted = _SINGLE_QUOTES.sub(r"\1\1", require_representable(text, "a PowerShell script"))
     return f"'{quoted}'"
 
@@ -115,7 +115,7 @@ _CMD_COMMENT_CHARACTERS = re.compile(r"[%!^&|<>\"~]")
 
 
 def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -> str:
-    """Return `set "NAME=value"` for a batch file; `delayed` if delayed expansion is on there."""
+    """Return `set "NAME=value"` for a batch file. `delayed` means that delayed expansion is on."""
     line = f'set "{check_cmd_name(variable)}={quote_cmd(value, delayed=delayed)}'
     # 40 characters are left for text before it on the line; the delayed form is measured separately
     if len(line) + 40 > MAX_CMD_LINE:
@@ -125,7 +125,7 @@ def format_cmd_assignment(variable: str, value: str, *, delayed: bool = False) -
 
 
 def quote_cmd(text: str, *, delayed: bool = False) -> str:
-    """Return `text` escaped for cmd, and a closing quote. The caller writes the opening quote."""
+    """Return `text` escaped for cmd, with a closing quote but without an opening one."""
     if _CMD_LINE_ENDS.search(require_representable(text, _BATCH_FILE)):
         raise _build_value_error(text, _BATCH_FILE, "it has more than one line")
     if delayed and "!" in text:
@@ -148,5 +148,5 @@ def sanitize_cmd_comment(text: str) -> str:
 
 
 def quote_github_yaml(text: str) -> str:
-    """Return `text` as a double-quoted YAML string in which GitHub does not evaluate `${{`."""
+    """Return `text` as a double-quoted YAML string. GitHub does not evaluate `${{` in it."""
     return json.dumps(text.replace("${{", "${{ '${{' }}"))

@@ -1,4 +1,4 @@
-"""Wrap and lay out text for a terminal, without breaking a word, so that a path can be copied."""
+"""Wrap and lay out text for a terminal. Words are not broken, so that paths can be copied."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Glyphs:
-    """Drawing characters: the `shades` of a bar, `more` after cut text, the separator `between`."""
+    """Drawing characters: `shades` for a bar, `more` after cut text, `between` as separator."""
 
     shades: str
     more: str
@@ -145,7 +145,7 @@ def wrap_text(text: str, columns: int) -> list[str]:
 
 
 def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iterator[str]:
-    """Yield lines of at most `columns`: `key`, then `text`, which begins each line at `indent`."""
+    """Yield lines of at most `columns`: `key`, then `text` in a column that starts at `indent`."""
     if not (key and measure_columns(key) <= indent and indent + measure_columns(text) <= columns):
         indent = min(indent, max(columns - MIN_TEXT_COLUMNS, 0))
     first_line, *other_lines = wrap_text(text, columns - indent)
@@ -157,7 +157,7 @@ def format_labeled_lines(key: str, text: str, indent: int, columns: int) -> Iter
 
 
 def wrap_with_hanging_indent(text: str, columns: int, encode: Callable[[str], str] = str) -> str:
-    """Encode each line of `text` and wrap it with its indent, except an indented command."""
+    """Encode and wrap each line of `text` and keep its indent. Indented commands stay whole."""
     lines: list[str] = []
     for line in text.split("\n"):
         encoded = encode(line)

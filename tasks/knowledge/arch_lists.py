@@ -1,8 +1,7 @@
 """Format and parse arch lists for torch.utils.cpp_extension, PyTorch's CMake code and CMake.
 
-cpp_extension and PyTorch's CMake code (cmake/Modules_CUDA_fix/upstream/FindCUDA) accept different
-lists, which depend on the release: see `extension_archs`, `cmake_archs` and `arch_list_parsing` in
-pytorch.yaml.
+Which lists cpp_extension and PyTorch's CMake code accept depends on the PyTorch release: see
+`extension_archs`, `cmake_archs` and `arch_list_parsing` in pytorch.yaml.
 """
 
 import re
@@ -147,7 +146,7 @@ def parse_cmake_archs(knowledge: Knowledge, cuda: str, text: str) -> MachineCode
 def require_covered_targets(
     knowledge: Knowledge, code: MachineCode, targets: Iterable[Arch], text: str
 ) -> None:
-    """Raise `KnowledgeError` if a target cannot run `code`, which the arch list `text` selects."""
+    """Raise `KnowledgeError` if the arch list `text`, which selects `code`, leaves out a target."""
     absent = [str(target) for target in targets if not can_run_code(knowledge, code, target)]
     if absent:
         hint = "remove the list, so that target.gpus decides; or add the archs to the list"

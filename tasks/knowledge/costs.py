@@ -1,6 +1,6 @@
 """Estimate the time, disk usage and memory of a strategy from the figures in costs.yaml.
 
-A time is a range that starts at the measured time; machine, network and features can extend it.
+Each time is a range from the measured time to the longest that is likely.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Cost:
 
     `seconds` is the least and the most wall-clock time, `None` if unknown. `core_seconds` is the
     part of `seconds` that more cores shorten. `disk_usage` is the usage after the build, `None` if
-    unknown. `memory_mib` is the memory of the largest process. `known` is the evidence for these
-    numbers; without evidence, it begins with "unverified".
+    unknown. `memory_mib` is the memory of the largest process. `known` says how the numbers were
+    found; for mere estimates, it begins with "unverified".
     """
 
     seconds: tuple[int, int] | None
@@ -77,8 +77,8 @@ class ExtensionCost(Struct, frozen=True, kw_only=True):
 class CostFact(ExtensionCost, frozen=True, kw_only=True):
     """The cost of one strategy. Each time is the least and the most time in seconds.
 
-    `core_seconds` is the compiler time for one arch, `arch_seconds` the compiler time for each
-    further arch. Both are sums over all cores. `seconds` is the time without compilers.
+    `core_seconds` is the compiler time for the first arch, `arch_seconds` for each further one,
+    both summed over all cores. `seconds` is all other time.
     """
 
     strategy: Strategy

@@ -50,7 +50,7 @@ class CppExtension:
         return not (self.unchecked and re.match(self.unchecked, torch))
 
     def select_bounds(self, cxx: str) -> tuple[str, Mapping[str, VersionBounds]]:
-        """Return the kind of `cxx` and its bounds. As in torch, `/usr/bin/clang` counts as GCC."""
+        """Return "clang" or "GCC" and its bounds. As in torch, `/usr/bin/clang` counts as GCC."""
         return ("clang", self.clang) if cxx.startswith("clang") else ("GCC", self.gcc)
 
 

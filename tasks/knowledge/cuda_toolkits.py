@@ -36,7 +36,7 @@ def list_capable_toolkits(knowledge: Knowledge, archs: Iterable[Arch]) -> tuple[
 def list_published_toolkits(
     knowledge: Knowledge, release: Release, archs: Iterable[Arch], system: System
 ) -> tuple[str, ...]:
-    """Return the CUDA releases for which PyTorch publishes `release`; PyPI's CUDA release is first.
+    """Return the CUDA releases of the official wheels of `release`, PyPI's first.
 
     CUDA releases that cannot compile for every arch, or are known to fail, are left out.
     """
@@ -79,7 +79,7 @@ def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> T
 
 
 def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
-    """Return the oldest driver branch that runs every release of a CUDA major: `525` for 12.x."""
+    """Return the oldest driver branch for the major version of `cuda`: `525` for 12.x."""
     toolkit = find_toolkit(knowledge, cuda)
     return int(knowledge.toolkit_notes["driver_floor"][toolkit.cuda.partition(".")[0]])
 
@@ -89,8 +89,7 @@ def list_toolkit_packages(
 ) -> tuple[str, ...]:
     """Return the pip requirements of a toolkit; `for_source` adds what building torch requires.
 
-    The requirement `cuda-toolkit[nvcc,...]==13.2.*` pins a compatible set of versions. Raises
-    `KnowledgeError` for a toolkit that PyPI does not have: before 13.0 the wheels have no nvcc.
+    Raises `KnowledgeError` for a toolkit that PyPI does not have, such as any before 13.0.
     """
     toolkit = find_toolkit(knowledge, cuda)
     if not toolkit.pypi:

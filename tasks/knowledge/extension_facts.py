@@ -1,7 +1,7 @@
 """The types of the facts about extensions and companion packages, and queries over them.
 
-In all types, `when` has the conditions on a build, and `status` is the evidence for the fact. A
-condition on `cuda` holds only for CUDA builds.
+In all types, `when` says for which builds the fact holds, and `status` is the evidence. A condition
+on `cuda` excludes CPU builds.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class BuildSetting(Struct, frozen=True, kw_only=True):
 
 
 class ArchVariable(Struct, frozen=True, kw_only=True):
-    """The environment variable from which a setup.py reads the archs in the form `80;120`.
+    """The environment variable that tells setup.py the archs, such as `80;120`.
 
-    `known` are the archs that setup.py accepts. If it is empty, any arch is accepted.
+    `known` are the archs that setup.py accepts; empty means all.
     """
 
     variable: str
@@ -61,10 +61,10 @@ class BuildFailure(Struct, frozen=True, kw_only=True):
 class ExtensionFact(Struct, frozen=True, kw_only=True):
     """A CUDA extension: its source, its imports, and its undeclared build requirements.
 
-    The source is the repository `git` at `ref`, or `sdist`. The build imports the packages in
-    `requires` and the extensions in `after`. `own_jobs` is True if setup.py sets a job count when
-    MAX_JOBS is not set. `compiler_mib` is the memory of one compiler, 0 if unknown. `check` is a
-    script in templates/checks. `pypi` says whose package has this name on PyPI. `distribution` is
+    The source is the repository `git` at `ref`, or `sdist`. The build needs the packages in
+    `requires` and the extensions in `after`. `own_jobs` is True if setup.py chooses a job count
+    when MAX_JOBS is not set. `compiler_mib` is the memory of one compiler, 0 if unknown. `check` is
+    a script in templates/checks. `pypi` says whose package has this name on PyPI. `distribution` is
     the name in the package metadata.
     """
 
@@ -116,8 +116,8 @@ class CompanionFact(Struct, frozen=True, kw_only=True):
     """A companion package, whose version must match that of torch.
 
     `source` says how to build the package. `independent` are wheels that match many torch versions.
-    triton is always a wheel and has no `source`: `packages` has its package names by system, `pins`
-    its package index and the files in PyTorch's tree that fix its version.
+    triton has no `source`: `packages` are its package names by system, `pins` its package index and
+    the files in PyTorch's sources that contain its version.
     """
 
     name: str
@@ -150,7 +150,7 @@ def find_extension_by_distribution(knowledge: Knowledge, name: str) -> Extension
 def find_extensions_by_source(
     knowledge: Knowledge, git: str, ref: str, sdist: str
 ) -> list[ExtensionFact]:
-    """Return the known extensions with that repository or sdist. An extension at `ref` is first."""
+    """Return the known extensions with this repository or sdist, those at `ref` first."""
     if sdist:
         fact = find_extension_by_distribution(knowledge, sdist.partition("==")[0])
         return [fact] if fact and fact.pypi == "own" else []
@@ -185,7 +185,7 @@ def list_nvcc_options(
 
 
 def format_arch_variable(archs: ArchVariable, targets: Sequence[Arch]) -> str:
-    """Return `80;120`: of the archs that each target runs, the newest one that setup.py accepts."""
+    """Return `80;120`: for each target, the newest arch that it runs and setup.py accepts."""
     covering = set()
     for target in targets:
         known = archs.known or (Arch(target.major, target.minor),)

@@ -1,7 +1,7 @@
 """Define the types of the facts in config/knowledge; the other modules have the queries.
 
-`field(name=...)` sets the YAML key. A dotted key is a key in a nested mapping, or in each mapping
-of a nested list; "name" stands for the key of the row. `status` is the evidence: "verified: ...".
+`field(name=...)` sets the YAML key. "a.b" is the key `b` in the mapping `a`, or in each item of the
+list `a`. "name" is the key of the row itself. `status` is the evidence: "verified: ...".
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Pattern(str):
 
 
 class Conditions(tuple[Mapping[str, Any], ...]):
-    """Alternative conditions. YAML has null for none, a mapping for one, a list for several."""
+    """Alternative conditions: in YAML null, a mapping or a list of mappings."""
 
 
 def parse_value(kind: type, value: Any) -> Any:
@@ -98,8 +98,8 @@ class GpuFamily(Struct, frozen=True, kw_only=True):
 class IntegratedGpu(Struct, frozen=True, kw_only=True):
     """A compute capability of systems on a chip, and the cubins that run on it.
 
-    A GPU of this capability runs cubins for the archs in `runs`. It also runs cubins for the archs
-    in `runs_since`, if CUDA `since` or later compiled them.
+    `runs` are the archs whose cubins it runs, `runs_since` those whose cubins it runs only if CUDA
+    `since` or later compiled them.
     """
 
     arch: ParsedArch = field(name="name")
@@ -120,8 +120,8 @@ class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
     """A CUDA release.
 
     `sm`, `a` and `f` are the archs that ptxas supports: without a suffix, with "a" and with "f".
-    `gcc_max`, `clang_max` and `msvc_min` are allowed, but `msvc_below` (an _MSC_VER) is not. `pypi`
-    is True if PyPI has this toolkit, `cuobjdump` if PyPI has its cuobjdump.
+    `msvc_min` is the oldest allowed _MSC_VER, `msvc_below` the first that is too new. `pypi` is
+    True if PyPI has this toolkit, `cuobjdump` if PyPI has its cuobjdump.
     """
 
     cuda: str = field(name="name")
@@ -169,10 +169,10 @@ class OfficialWheel(WheelCode, frozen=True, kw_only=True):
 
 
 class PythonLimit(Struct, frozen=True, kw_only=True):
-    """The newest Python that has a wheel of some releases on some systems and machines.
+    """The newest Python that has wheels of these `releases`.
 
-    An empty `system` or `machine` means all. With `pypi`, the limit is only for wheels on PyPI.
-    `last` is the newest Python, "" if there is no wheel.
+    An empty `system` or `machine` means all. With `pypi`, only wheels on PyPI count. `last` is the
+    newest Python, "" if there is no wheel.
     """
 
     releases: tuple[str, ...]
@@ -186,9 +186,8 @@ class Release(Struct, frozen=True, kw_only=True):
     """A minor release of PyTorch, with the requirements of its newest patch.
 
     `setuptools`, `torchvision`, `torchaudio` and `triton` are version specifiers. "" means any
-    version of `setuptools`, and no matching version of the others. `patches` maps an older patch to
-    the specifiers that differ.
-    `channel` is where a pre-release is published; its facts are only assumed.
+    setuptools, but for the others that no version matches. `patches` has the specifiers that differ
+    for older patches. `channel` is where a pre-release is published; its facts are only assumed.
     """
 
     minor: str = field(name="name")
@@ -244,9 +243,9 @@ class KnownBad(KnownProblem, frozen=True, kw_only=True):
 class MinimumVersion(KnownProblem, frozen=True, kw_only=True):
     """The minimum version of CUDA, a driver, a compiler or a tool.
 
-    `fact` names the field of a `Combination` that is compared. `least` is the minimum or names it:
-    a field of `Release`, "driver_floor" or "toolkit_msvc" (oldest driver or MSVC for the CUDA). It
-    applies to combinations that meet `when` and whose torch requires C++ `cxx_std` or later. `what`
+    `fact` names the field of a `Combination` to compare. `least` is a version, a field of `Release`
+    with the version, "driver_floor" or "toolkit_msvc" (the oldest driver or MSVC for the CUDA
+    release). The minimum applies if `when` is met and torch requires C++ `cxx_std` or later. `what`
     and `fix` may contain {here}, {least}, {torch} and {cuda}.
     """
 
@@ -260,9 +259,9 @@ class FolderRule(Struct, frozen=True, kw_only=True):
     """What to do with a configured CMake build directory when a variable or tool has changed.
 
     `keys` are globs of the variables and tools. `effect` is "reuse" (run only Ninja), "reconfigure"
-    (run CMake again) or "wipe" (delete the directory). `entries` are the names in CMakeCache.txt
-    that hold the value ("=" is the variable's own name). `by` is how CMake gets the value: with -D
-    ("define") or from the environment. `forget` are globs of other entries to remove.
+    (run CMake again) or "wipe" (delete the directory). `entries` are the entries of CMakeCache.txt
+    with the value ("=" for the entry with the variable's name). `by` is how CMake gets the value:
+    with -D ("define") or from the environment. `forget` are globs of other entries to remove.
     """
 
     keys: tuple[str, ...]
@@ -284,9 +283,9 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     One of `patterns` must match a line of the output, or one of `headers` the name of a missing
     header. One of `near` must match a nearby line, and none of `unless` the same line. `rank`
-    decides which of several failures is reported. `here` has remedies with {placeholders}. The
-    first one whose placeholders all have a value on this host replaces `remedy`. `auto_fix` is the
-    fix that a build may apply ("forced-include cfloat").
+    decides which of several failures is reported. `here` has better remedies with {placeholders}:
+    the first whose placeholders this host can fill replaces `remedy`. `auto_fix` is the fix that a
+    build may apply ("forced-include cfloat").
     """
 
     slug: str = field(name="id")

@@ -33,9 +33,9 @@ def _split_gpu_name(text: str) -> tuple[str, ...]:
 
 
 def _find_nearest_gpus(knowledge: Knowledge, text: str) -> list[GpuFact]:
-    """Return the GPUs that `text` may mean, only the most similar one of each capability.
+    """Return the GPUs with names similar to `text`, the most similar one for each capability.
 
-    A model number in `text` must be that of the GPU, apart from one typing mistake.
+    A model number in `text` may contain one typing mistake.
     """
     numbers = _list_model_numbers(text)
     if not numbers:
@@ -93,8 +93,8 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
 
     `text` can be `RTX 5090`, `rtx5060ti`, `NVIDIA GeForce RTX 5090`, `Tesla T4`, `5090`, `12.0`,
     `9.0a` or `sm_120`, or a name of several products with the same capability (`A100`, `Hopper`).
-    Raises `KnowledgeError` for a name of several capabilities (`RTX 6000`) or of a product line
-    (`RTX PRO`), for a GPU that no toolkit compiles for, and for an unknown GPU.
+    Raises `KnowledgeError` for an ambiguous name (`RTX 6000`, `RTX PRO`), an unknown GPU, and a GPU
+    that no toolkit compiles for.
     """
     if text not in knowledge.gpus_by_text:
         knowledge.gpus_by_text[text] = _find_gpu(knowledge, text)
@@ -153,7 +153,7 @@ def summarize_gpus(knowledge: Knowledge, arch: Arch) -> str:
 
 
 def find_only_machine(knowledge: Knowledge, arch: Arch) -> tuple[str, tuple[str, ...]]:
-    """Return the only machine ("aarch64") that has GPUs of `arch`, else "", and the GPU names."""
+    """Return the machine ("aarch64") if only one has GPUs of `arch`, else "", and the GPU names."""
     base_arch = Arch(arch.major, arch.minor)
     gpus = [gpu for gpu in knowledge.gpus if gpu.arch == base_arch]
     machines = {gpu.machine for gpu in gpus}

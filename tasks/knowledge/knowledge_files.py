@@ -113,7 +113,7 @@ def _convert_struct(row: Any, kind: type[F]) -> F:
 
 
 def _find_nested(row: Row, dotted: str) -> list[Any]:
-    """Return the value of a dotted key as the only item of a list, or [] if the key is missing."""
+    """Return `[value]` for a dotted key, `[]` if the key is missing."""
     value: Any = row
     try:
         for key in dotted.split("."):
@@ -124,7 +124,7 @@ def _find_nested(row: Row, dotted: str) -> list[Any]:
 
 
 def _describe_mistake(error: ValidationError) -> tuple[str, str]:
-    """Return where a mistake in a row is (`wheels.1.cuda`: in the first item), and the mistake."""
+    """Return the place of a mistake in a row (`wheels.1.cuda`, counted from 1), and the mistake."""
     match = re.fullmatch(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", str(error), re.DOTALL)
     mistake, path = match.groups("") if match else (str(error), "")
     key = re.sub(r"\[(\d+)\]", lambda place: f".{int(place[1]) + 1}", path.replace("[...]", ""))
@@ -205,12 +205,12 @@ class Knowledge:
 
     @cached_property
     def gpus_by_text(self) -> dict[str, facts.GpuFact]:
-        """The cache of resolved GPU names, because suggestions look up each name many times."""
+        """The cache of resolved GPU names."""
         return {}
 
     @cached_property
     def line_words(self) -> frozenset[str]:
-        """The lower-case words in product names that do not identify one product, such as `pro`."""
+        """The words in product names that do not identify a product, such as `pro`."""
         return frozenset(word.lower() for word in self.gpu_notes["lines"]["words"])
 
     @property
@@ -283,7 +283,7 @@ class Knowledge:
     def read_table(
         self, name: str, section: str, kind: type[F], complete: Callable[[Row], Row] = dict
     ) -> dict[str, F]:
-        """Return the facts in a section of a file, by key or, in a list, by position from 1.
+        """Return the facts in a section of a file by key. The keys of a list are 1, 2 and so on.
 
         The key of a row is added to it as "name"; `complete` can add more values.
         """

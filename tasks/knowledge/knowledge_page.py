@@ -202,8 +202,8 @@ def _format_wheel(
 ) -> str:
     """Format the newest or the oldest torch with a wheel for `arch`: `2.7, cu128 by sm_120 ?`.
 
-    A wheel on PyPI is preferred, then the newest CUDA. `by sm_120` is added if the GPU
-    runs a cubin for that arch instead of one for `arch`.
+    A wheel on PyPI is preferred, then the newest CUDA. `by sm_120` is added if the GPU runs the
+    cubin of another arch.
     """
     releases = list(knowledge.releases.values())
     for release in reversed(releases) if newest else releases:

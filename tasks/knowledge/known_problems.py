@@ -38,7 +38,7 @@ def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> 
 
 @cache
 def is_version_within(value: str, specifier: str) -> bool:
-    """Return True if a version matches for certain: "13.2" in "<13.3", but not in "<13.2.86"."""
+    """Return True if every patch of `value` matches: "13.2" is in "<13.3", not in "<13.2.86"."""
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - few plans need it
 
     bounds = SpecifierSet(specifier)

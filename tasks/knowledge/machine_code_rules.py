@@ -40,9 +40,9 @@ def classify_compatibility(
     """Return how a GPU runs `code`: "native", "compatible", "ptx", or "" if it cannot.
 
     "compatible" is a cubin for another arch, usually a lower minor version. `maker` is the CUDA
-    release that compiled the code; Orin runs some cubins only if that is 13.2 or later. `driver`
-    is the CUDA release of the driver, which cannot compile newer PTX. Without `maker` or `driver`,
-    the PTX is assumed to run. A target with a suffix (`9.0a`) requires code for exactly that arch.
+    release that compiled the code, `driver` the CUDA release of the driver. A driver cannot compile
+    newer PTX. Without `maker` or `driver`, PTX is assumed to run. A target with a suffix (`9.0a`)
+    requires code for exactly that arch.
     """
     readable_ptx = code.ptx if _can_driver_read_ptx(knowledge, maker, driver) else frozenset()
     if target.suffix:
@@ -128,7 +128,7 @@ def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: 
 
 
 def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: Arch) -> str:
-    """Return which other torch or arch to choose, for an `arch` that the release rejects."""
+    """Return advice for an `arch` that the release rejects: another torch or another arch."""
     rows = knowledge.pytorch_notes["extension_archs"]
     releases = [torch for row in rows if str(arch) in row["archs"] for torch in row["releases"]]
     version = parse_major_minor(torch_release)
@@ -143,7 +143,7 @@ def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: A
 
 
 def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
-    """Return True if the CMake code of that torch accepts `arch`, even if nvcc rejects it."""
+    """Return True if the CMake code of that torch accepts `arch`."""
     first = find_first_cmake_release(knowledge, [arch])
     return first is None or parse_major_minor(torch_release) >= parse_major_minor(first)
 

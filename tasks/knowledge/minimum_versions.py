@@ -16,7 +16,7 @@ from tasks.knowledge.torch_releases import find_release
 def find_too_old_versions(
     knowledge: Knowledge, combination: Combination
 ) -> tuple[MinimumVersion, ...]:
-    """Return each minimum that `combination` certainly does not reach, in the order of the file.
+    """Return the minimums that the known versions of `combination` do not reach, in file order.
 
     The placeholders in the texts are replaced. The level is "info" if a stage avoids the problem.
     """

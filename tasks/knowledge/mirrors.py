@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MirrorFact(Struct, frozen=True, kw_only=True):
-    """A mirror: its operator `who`, and `instead`, which maps URL prefixes to replacements."""
+    """A mirror, operated by `who`; `instead` maps URL prefixes to their replacements."""
 
     name: str
     who: str
@@ -27,7 +27,7 @@ class MirrorFact(Struct, frozen=True, kw_only=True):
 
 
 def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> dict[str, str]:
-    """Return the replacement of each URL prefix, from the first of `names` that has the prefix.
+    """Return the replacements of the mirrors `names` by URL prefix; earlier mirrors win.
 
     Raises `SettingsError` for an unknown mirror name.
     """
@@ -53,6 +53,6 @@ def apply_mirror(url: str, mirrors: Mapping[str, str]) -> str:
 
 
 def apply_index_mirror(index: str, mirrors: Mapping[str, str]) -> str:
-    """Apply the mirrors to an index URL. It does not matter whether a prefix ends with a slash."""
+    """Apply the mirrors to an index URL, whether or not a prefix ends with a slash."""
     mirrored = apply_mirror(f"{index}/", mirrors)
     return index if mirrored == f"{index}/" else mirrored.rstrip("/")

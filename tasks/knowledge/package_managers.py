@@ -38,8 +38,8 @@ def find_install_command(
 ) -> str:
     """Return the install command, such as `sudo apt install g++-14`, "" if unknown.
 
-    `systems` are the names of the user's system, the most specific first. `words` are the versions
-    in the package name (`gcc="14"`). The command is unknown if the system's release lacks them.
+    `systems` are the names of the user's system, the most specific first. `words` are versions for
+    the package name (`gcc="14"`), which the system's release must provide.
     """
     facts = knowledge.package_managers
     managers = (one for name in systems for one in facts.managers if name in one.systems)

@@ -27,10 +27,9 @@ class DiskUsage:
     cache: Range
 
     def sum_places(self, places: Collection[str]) -> Range:
-        """Return the disk usage of the folders with the labels `places`, all on the same disk.
+        """Return the disk usage of the folders named in `places`, all on the same disk.
 
-        Installed files count once, because uv shares them between the environments and its cache
-        as hard links.
+        Installed files count once, because uv's environments and cache share them as hard links.
         """
         parts = {"build": self.build, "wheels": self.wheels, "caches": self.cache}
         used = [part for place, part in parts.items() if place in places]

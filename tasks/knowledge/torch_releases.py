@@ -55,7 +55,7 @@ def _list_cuda_wheels(release: Release, cuda: str | None) -> list[OfficialWheel]
 def list_uncovered_archs(
     knowledge: Knowledge, wheel: OfficialWheel, targets: Sequence[Arch]
 ) -> list[Arch]:
-    """Return the capabilities of `targets` (without suffixes) that have no cubin in the wheel."""
+    """Return the targets, without suffixes, that no cubin in the wheel runs on."""
     archs = [Arch(target.major, target.minor) for target in targets]
     cubins = MachineCode(wheel.archs)
     return [arch for arch in archs if not can_run_code(knowledge, cubins, arch, maker=wheel.cuda)]
@@ -187,7 +187,7 @@ def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
 
 
 def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, ...]:
-    """Return the other releases, nearest first: all newer ones, then all older ones."""
+    """Return the other releases: the newer ones, then the older ones, each nearest first."""
     minors = list(knowledge.releases)
     requested = parse_major_minor(version.strip().removeprefix("v"))
     newer = [minor for minor in minors if parse_major_minor(minor) > requested]

@@ -39,7 +39,7 @@ _CHANNEL_BY_SUFFIX: dict[str, Channel] = {
 def find_release_channel(version: str) -> Channel:
     """Return the channel where a pre-release is published, "" for a release.
 
-    Return "" also for an alpha or beta version, which is built from a branch and in no index.
+    Return "" also for an alpha or beta version, which is in no index.
     """
     match = _PRERELEASE.match(version.strip())
     return _CHANNEL_BY_SUFFIX[match[1]] if match else ""
