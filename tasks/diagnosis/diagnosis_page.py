@@ -1,7 +1,7 @@
 """Generate the page of known failures, with an example message for each regular expression.
 
-An example such as `CUDA capability sm_0 is not compatible` has "0" for a digit and "…" for any
-text. It shows the first alternative in parentheses, and an optional part only if that is a word.
+In an example such as `CUDA capability sm_0 is not compatible`, "0" stands for a digit and "…" for
+any text.
 """
 
 import importlib

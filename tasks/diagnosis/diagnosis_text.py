@@ -14,8 +14,8 @@ from tasks.knowledge.facts import Failure
 def build_diagnosis_document(found: Diagnosis, path: PurePath, remedy: str = "") -> dict[str, Any]:
     """Return the diagnosis as a JSON object, for `doit diagnose --json` and the record of a run.
 
-    The line of the first error is that in the source file or, if unknown, in the log. If `remedy`
-    is "", the general remedy of the failure is used.
+    The line of the error is counted in the source file or, if unknown, in the log. A `remedy`
+    replaces the general remedy of the failure.
     """
     failure, error = found.failure, found.first_error
     first_error = error and {
@@ -42,8 +42,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*(?::[a-z-]+)?)\}")
 def fill_remedy(failure: Failure, known: Mapping[str, str]) -> str:
     """Return the remedy of a failure for this host, or the general remedy.
 
-    `known` maps placeholders to values for this host. The remedy is the first text of
-    `failure.here` whose placeholders are all known.
+    It is the first text of `failure.here` with a value in `known` for each of its placeholders.
     """
     for text in failure.here:
         if find_placeholders(text) <= known.keys():
@@ -78,10 +77,9 @@ _PATH_REST = r"""[/\\](?P<below>[^\s"'`’”()\[\]{}<>:,;|]+)"""
 def map_to_original(
     found: Diagnosis, copy: PurePath, original: PurePath, exists: Callable[[str], bool]
 ) -> Diagnosis:
-    """Return the diagnosis in which the first error names files of `original`, not of `copy`.
+    """Replace paths in `copy` with paths in `original` in the first error.
 
-    A path is kept if `exists` does not find the file in `original`, because generated files exist
-    only in the copy. A path with spaces is also kept, unless it is `first_error.file`.
+    A path for which `exists` returns False is kept: generated files exist only in the copy.
     """
     error = found.first_error
     if error is None:

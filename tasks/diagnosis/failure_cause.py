@@ -33,7 +33,7 @@ class Diagnosis:
 
     `failure` is the cause, `None` if uncertain. `candidates` are the slugs of possible causes.
     `first_error` is the line to show, and `edge` the Ninja edge that printed it, "" if unknown.
-    `by` says which facts of the run decided the result or were missing, "" if it needed none.
+    `by` names the facts of the run that were used or missing.
     """
 
     failure: Failure | None
@@ -44,7 +44,7 @@ class Diagnosis:
 
 
 def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
-    """Return the diagnosis of the last attempt in a log. `log` may lack irrelevant lines."""
+    """Return the diagnosis of the last attempt in a log."""
     start = _find_last_attempt(log.lines)
     lines = log.lines[start:]
     matches = [one for one in log.match_failures(failures, start) if _is_blocking(one, lines)]
@@ -71,7 +71,7 @@ def _find_conflict_at(match: FailureMatch, lines: Sequence[LogLine]) -> str:
 
 
 def _find_last_attempt(lines: Sequence[LogLine]) -> int:
-    """Return the index at which the last attempt begins: after a command or successful step."""
+    """Return the index of the first line of the last attempt."""
     start = 0
     for index, line in enumerate(lines):
         has_succeeded = _STEP_SUCCEEDED.search(line.text) and not any(
@@ -95,7 +95,7 @@ def _is_blocking(match: FailureMatch, lines: Sequence[LogLine]) -> bool:
 def _choose_match(
     matches: Sequence[FailureMatch], lines: Sequence[LogLine], error: FirstError | None
 ) -> FailureMatch | None:
-    """Return the match that is the cause of the failed build, None if the cause is uncertain."""
+    """Return the match that explains the failed build, `None` if the cause is uncertain."""
     firsts: dict[str, FailureMatch] = {}  # by rank
     for match in matches:
         firsts.setdefault(match.failure.rank, match)

@@ -18,7 +18,7 @@ LiteralTexts = frozenset[str]
 
 
 def find_required_literals(pattern: str) -> LiteralTexts | None:
-    """Return lower-case texts; each match of the pattern, in lower case, contains one of them.
+    """Return lower-case texts; every match of the pattern contains at least one of them.
 
     Returns `None` if one of the texts would be too short for a useful search.
     """
@@ -32,7 +32,7 @@ def _compute_min_length(texts: LiteralTexts) -> int:
 
 
 def _find_literals(nodes: Iterable[Any], literal: str = "") -> LiteralTexts:
-    """Return texts, as long as possible; each match of a parsed expression contains one of them.
+    """Return texts; every match of a parsed expression contains at least one of them.
 
     `literal` is the plain text directly before the expression.
     """
@@ -74,9 +74,9 @@ class FailureMatch:
 
 
 class ParsedLog:
-    """The lines of the log at `path`, with the failures that match each line.
+    """The lines of a log and the failures that match each line.
 
-    Both are computed once and kept. `path` is `None` if the lines do not come from a file.
+    `path` is `None` if the lines do not come from a file.
     """
 
     def __init__(self, raws: Iterable[RawLine], path: PurePath | None = None) -> None:
@@ -96,7 +96,7 @@ class ParsedLog:
     def match_failures(self, failures: Sequence[Failure], start: int = 0) -> Iterator[FailureMatch]:
         """Yield the failure with the best rank for each line from index `start` on.
 
-        If the best rank is "hint", yield all hints of the line. Index 0 of a match is line `start`.
+        If the best rank is "hint", yield all hints of the line. Indexes are relative to `start`.
         """
         lines = self.lines[start:]
         for index, matched in self._match_lines(failures).items():
@@ -166,7 +166,7 @@ def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> 
 
 @cache
 def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> frozenset[str] | None:
-    """Combine the results of `find_required_literals`; return `None` if one of them is `None`."""
+    """Return the required literals of all patterns, `None` if one pattern has no useful literal."""
     expressions = (*patterns, *map(_build_header_pattern, headers))
     literals = [find_required_literals(expression) for expression in expressions]
     return None if None in literals else frozenset().union(*filter(None, literals))
@@ -174,7 +174,7 @@ def _collect_literals(patterns: tuple[str, ...], headers: tuple[str, ...]) -> fr
 
 @cache
 def _compile_patterns(patterns: tuple[str, ...], headers: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern for any of `patterns`, or for an error that one of `headers` is missing."""
+    """Return a pattern that matches any of `patterns`, and errors about missing `headers`."""
     expressions = (*patterns, *map(_build_header_pattern, headers))
     return re.compile("|".join(f"(?:{expression})" for expression in expressions), re.IGNORECASE)
 

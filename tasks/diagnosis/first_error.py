@@ -110,7 +110,7 @@ def parse_error(line: LogLine) -> FirstError:
 
 
 def find_source_location(text: str) -> tuple[str, int] | None:
-    """Return the source file and line that a compiler, CMake or ptxas message names, else None."""
+    """Return the source file and line named in a message of a compiler, CMake or ptxas."""
     for pattern in _LOCATIONS:
         if match := pattern.search(text):
             return match["file"].strip(), int(match["line"])

@@ -68,7 +68,7 @@ def read_log(path: Path, begun: int = 0) -> Iterator[RawLine]:
 
 
 def _read_blocks(file: BufferedReader, wide: str) -> Iterator[bytes]:
-    """Yield blocks of whole lines, converted to UTF-8 if the file has the UTF-16 codec `wide`."""
+    """Yield blocks of whole lines. A file with the UTF-16 codec `wide` is converted to UTF-8."""
     pieces = iter(lambda: file.read(_BLOCK), b"")
     if wide:
         from codecs import iterdecode  # noqa: PLC0415 - few logs need it
@@ -95,7 +95,7 @@ def _detect_utf16(start: bytes) -> str:
 def _number_blocks(
     blocks: Iterator[bytes], number: int
 ) -> Iterator[tuple[int, list[bytes], list[int]]]:
-    """Yield for each block the first line number, the lines, and the indexes of keyword lines."""
+    """Yield the first line number, the lines and the indexes of keyword lines of each block."""
     for block in blocks:
         if not block:
             continue
@@ -129,7 +129,7 @@ def _find_keyword_lines(block: bytes, lines: list[bytes]) -> list[int]:
 
 
 class _UnmatchedLines:
-    """The lines of a block in which no keyword was found so far."""
+    """The lines of a block that contain none of the keywords searched so far."""
 
     def __init__(self, lines: list[bytes]) -> None:
         self.lines = lines
@@ -149,9 +149,9 @@ class _UnmatchedLines:
 
 
 def _is_new(line: bytes, counts: dict[bytes, int]) -> bool:
-    """Return False for a warning, and for a line that occurred 20 times, with any numbers in it.
+    """Return False for a warning, and for a line that occurred 20 times (digits may differ).
 
-    `counts` maps a text without digits to the number of earlier lines with this text.
+    `counts` has the number of occurrences of each line without its digits.
     """
     if line.startswith(b"$ "):
         return True  # a command of torchyard: the start of an attempt

@@ -30,7 +30,7 @@ _REQUIREMENT_WORDS = re.compile(
 
 @dataclass(frozen=True)
 class _Requirement:
-    """A requirement, such as the `text` "b>=2" after the words `who`: "a depends on"."""
+    """A requirement. In "a depends on b>=2", `who` is "a depends on" and `text` is "b>=2"."""
 
     name: str
     specifier: str
@@ -57,7 +57,7 @@ def find_conflict(lines: Iterable[str]) -> str:
 
 
 def _parse_requirements(text: str) -> Iterator[_Requirement]:
-    """Yield each requirement; skip uv's conclusions ("we can conclude that"), which repeat them."""
+    """Yield each requirement in the text, except those after uv's "we can conclude that"."""
     origin, is_conclusion = _CONSTRAINT, True
     for match in _REQUIREMENT_WORDS.finditer(text):
         if match["concluded"]:
@@ -77,7 +77,7 @@ def _parse_requirements(text: str) -> Iterator[_Requirement]:
 
 
 def _is_exclusive(one: str, other: str) -> bool:
-    """Return True if no version that the specifiers name satisfies both, as in `<2` and `>=3`."""
+    """Return True if two specifiers, such as `<2` and `>=3`, exclude each other."""
     try:
         combined = SpecifierSet(f"{one},{other}", prereleases=True)
         versions = [Version(spec.version.removesuffix(".*")) for spec in combined]

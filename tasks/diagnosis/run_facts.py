@@ -73,7 +73,7 @@ def _explain_kill(
 
 
 def assess_memory_pressure(facts: RunFacts) -> tuple[bool | None, str]:
-    """Return whether memory was short during the run (None if uncertain), and the evidence."""
+    """Return True if memory was short during the run, `None` if uncertain, and the evidence."""
     programs = f"{facts.kills} program{'s' * (facts.kills > 1)}" if facts.kills else "no program"
     killed = f"the kernel killed {programs} because memory ran out"
     if facts.lowest_mib is None or not facts.limit_mib:

@@ -59,7 +59,7 @@ def resolve_strategy(
     knowledge: Knowledge,
     why: str = "requested in torch.strategy",
 ) -> Resolution:
-    """Return the resolution for `strategy`. For "source", `why` is recorded as the reason."""
+    """Return the resolution for `strategy`. `why` is recorded as the reason for a source build."""
     targets, targets_why = find_targets(settings, host, knowledge)
     match strategy:
         case "existing":
@@ -101,7 +101,7 @@ def resolve_strategy(
 def _resolve_optional_toolkit(
     settings: Settings, host: Host, knowledge: Knowledge, choice: Resolution
 ) -> ToolkitResolution:
-    """Return the toolkit. The provider is "none" if no toolkit is found and none is needed.
+    """Return the toolkit, with the provider "none" if there is no toolkit and no need for one.
 
     Raises `UnsatisfiableError` if the CUDA major versions of torch and the toolkit differ.
     """
@@ -125,9 +125,9 @@ def _resolve_optional_toolkit(
 
 @dataclass(frozen=True)
 class _TorchCandidate:
-    """A torch that a strategy can use. `why` is the reason for this choice.
+    """A torch that a strategy can use, and why it was chosen.
 
-    `cuda` is a release such as "13.2", None for a CPU torch. `index` is "" for the default index.
+    `cuda` is a release such as "13.2", `None` for a CPU torch. `index` is "" for the default index.
     """
 
     why: str
@@ -171,7 +171,7 @@ def _find_prebuilt_torch(
 def _select_source_cuda(
     settings: Settings, host: Host, knowledge: Knowledge, targets: tuple[Arch, ...]
 ) -> str | None:
-    """Return the most suitable CUDA release to build torch with, or None for a CPU build.
+    """Return the best CUDA release to build torch with, `None` for a CPU build.
 
     Raises `SettingsError` if torch cannot be built with these settings.
     """

@@ -24,7 +24,7 @@ def estimate_strategy_cost(
 
 @dataclass(frozen=True)
 class StrategyOption:
-    """A strategy on this host. `why` explains why it is chosen, possible or impossible.
+    """A strategy on this host. `why` is the reason why it is chosen, possible or impossible.
 
     `cost` is for one core; `cost.scale_to_cores` converts it.
     """

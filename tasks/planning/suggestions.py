@@ -46,10 +46,10 @@ class WhatIf:
     def resolve_with(
         self, host: Host | None = None, **sections: Mapping[str, Any]
     ) -> Resolution | None:
-        """Return the resolution with `host` and with other values of keys, None if it fails.
+        """Return the resolution with another host or changed settings, `None` if it fails.
 
-        `sections` maps a section to its new values. A source build also fails with a toolkit that
-        was not requested and for which PyTorch publishes no wheels.
+        `sections` maps a section to its new values. A source build may only use a toolkit that was
+        requested or for which PyTorch publishes wheels.
         """
         changed = {
             name: structs.replace(getattr(self.settings, name), **keys)
@@ -87,7 +87,7 @@ _ANY_FOLDER = "."  # a placeholder for the folder that the user will set
 
 
 def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Suggest available toolkits (those that need a source build last), then ones to install."""
+    """Suggest available toolkits, those without a source build first, then toolkits to install."""
     changes = [{"version": cuda} for cuda in _list_toolkit_versions(trial)]
     if changes and trial.settings.toolkit.provider == "path":
         changes = [{}, {"version": "auto"}]  # toolkit.path stays unless torch's toolkit is found
@@ -137,7 +137,7 @@ def suggest_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_other_path_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
-    """Suggest other toolkits for toolkit.path, with a source build only if no wheel works."""
+    """Suggest other toolkits for toolkit.path, if possible without a source build."""
     if trial.settings.toolkit.provider != "path":
         return
     fitting = {
@@ -166,7 +166,7 @@ def _list_toolkit_versions(trial: WhatIf) -> list[str]:
 
 
 def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
-    """Return the host with one more toolkit. `chosen` makes it the one in toolkit.path."""
+    """Return the host with one more toolkit. If `chosen`, toolkit.path names this toolkit."""
     toolkit = InstalledToolkit(_ANY_FOLDER, f"{cuda}.0", chosen)
     other_toolkits = tuple(kit for kit in host.toolkits if not (chosen and kit.asked))
     return replace(host, toolkits=(toolkit, *other_toolkits))
@@ -175,7 +175,7 @@ def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
 def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: Mapping[str, str], choice: Resolution
 ) -> str:
-    """Return a hint to set toolkit.path instead, "" if this would not lead to `choice` too."""
+    """Return a hint to set toolkit.path instead, "" if this would change the resolution."""
     path_host = _add_host_toolkit(trial.host, cuda, chosen=True)
     expected = (choice.strategy, choice.torch, choice.cuda, choice.toolkit.version)
     path_keys = {**keys, "provider": trial.settings.toolkit.provider, "path": _ANY_FOLDER}
@@ -188,7 +188,7 @@ def _format_path_alternative(
 
 
 def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> str:
-    """Return the CUDA releases as text, such as `CUDA 12.0 to 12.9` or `CUDA 12.0 or 12.8`."""
+    """Format CUDA releases, such as `CUDA 12.0 to 12.9` or `CUDA 12.0 or 12.8`."""
     known = list(knowledge.toolkits)
     *others, last = versions = [cuda for cuda in known if cuda in able]
     if others and known[known.index(others[0]) : known.index(last) + 1] == versions:
@@ -197,7 +197,7 @@ def _format_cuda_range(knowledge: Knowledge, able: Mapping[str, Resolution]) -> 
 
 
 def _list_provider_changes(trial: WhatIf, keys: dict[str, str], other: str) -> list[dict[str, str]]:
-    """Return `keys` and, if toolkit.provider does not allow `other`, `keys` with that provider."""
+    """Return `keys`, then `keys` with the provider `other` if the current one excludes it."""
     is_enough = trial.settings.toolkit.provider in {"auto", other}
     return [keys] if is_enough else [keys, {**keys, "provider": other}]
 
@@ -239,7 +239,7 @@ def suggest_releases(trial: WhatIf) -> Iterator[Suggestion]:
 def suggest_with_toolkit(
     kind: Callable[[WhatIf], Iterator[Suggestion]], trial: WhatIf
 ) -> Iterator[Suggestion]:
-    """Yield the suggestions that the function `kind` makes if every known toolkit is installed."""
+    """Yield the suggestions that `kind` makes for a host with every known toolkit installed."""
     for one in kind(trial.add_all_toolkits()):
         cuda = one.resolution.toolkit.version
         yield replace(one, hint=f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}) and {one.hint}")
@@ -311,7 +311,7 @@ def _format_python_hint(trial: WhatIf, version: str) -> str:
 
 
 def _list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
-    """Return the Pythons to try with a release, or ("",) if the current Python fits the release."""
+    """Return the Python versions to try with a release; "" is the current version."""
     host, python = trial.host, parse_major_minor(trial.host.python.version)
     first, last = found.python
     if trial.settings.torch.strategy == "prebuilt":
@@ -325,7 +325,7 @@ def _list_fitting_pythons(trial: WhatIf, found: Release) -> tuple[str, ...]:
 
 
 def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
-    """Suggest one profile for each target, if a build for each single target can be resolved."""
+    """Suggest one profile for each target, if each target works alone."""
     resolutions = _resolve_each_target(trial)
     if len(resolutions) > 1 and all(resolutions.values()):
         first = next(filter(None, resolutions.values()))
@@ -334,10 +334,7 @@ def suggest_profiles(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
-    """Suggest a build for all possible targets, then a build for only the newest of these.
-
-    A target is possible if a build for this target alone can be resolved.
-    """
+    """Suggest a build for the targets that work alone, then for only the newest of them."""
     resolutions = _resolve_each_target(trial)
     possible = {name: one for name, one in resolutions.items() if one}
     newest = max(possible, key=lambda name: possible[name].targets, default="")
@@ -351,14 +348,14 @@ def suggest_fewer_targets(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def _resolve_each_target(trial: WhatIf) -> dict[str, Resolution | None]:
-    """Return for each target the resolution with only this target, None if this is impossible."""
+    """Return the resolution with each target alone, `None` for a target that fails."""
     requested = trial.settings.target.gpus
     gpus = requested if requested != "auto" else {gpu.capability for gpu in trial.host.gpus}
     return {name: trial.resolve_with(target={"gpus": (name,)}) for name in sorted(gpus)}
 
 
 class CombinedChange(NamedTuple):
-    """New values of keys in `torch` and `toolkit`, a new Python and CUDA to install ("": none)."""
+    """A combined change of settings. `cuda` is a toolkit to install; "" means no change."""
 
     torch: dict[str, str]
     toolkit: dict[str, str]
@@ -388,7 +385,7 @@ def suggest_combined_changes(trial: WhatIf) -> Iterator[Suggestion]:
 
 
 def _has_any_support(trial: WhatIf) -> bool:
-    """Return True if a single toolkit or official wheel supports all targets."""
+    """Return True if one toolkit or one official wheel supports all targets."""
     knowledge = trial.knowledge
     try:
         targets, _ = find_targets(trial.settings, trial.host, knowledge)

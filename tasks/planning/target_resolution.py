@@ -109,8 +109,7 @@ def _require_arch_variables(
 ) -> None:
     """Require that each arch list in `env` is valid and compilable, and covers all targets.
 
-    If `extension` is False (torch's own build), CMAKE_CUDA_ARCHITECTURES and CUDAARCHS need not
-    cover the targets, because that build ignores these variables.
+    `extension` is False for torch's own build, which ignores the variables of CMake.
     """
     cuda, targets = choice.toolkit.version, choice.targets
     for name in sorted({_TORCH_VARIABLE, *_CMAKE_VARIABLES} & env.keys()):

@@ -40,8 +40,7 @@ def list_capability_warnings(
 ) -> Iterator[str]:
     """Yield a warning if target.gpus is a single number such as "8.9" and no GPU is visible.
 
-    Some guides give a wrong number (10.0 or 8.9) for the RTX 50 series. A number in a matrix entry
-    or with a suffix (`9.0a`) causes no warning, because it was chosen deliberately.
+    Some guides give a wrong number for the RTX 50 series. A matrix entry causes no warning.
     """
     names = loaded.settings.target.gpus
     if names == "auto" or len(names) != 1 or host.gpus or "@" in loaded.profile:
@@ -77,7 +76,7 @@ _UNUSED_EXTENSION_KEYS = {
 def list_unused_setting_warnings(
     loaded: LoadedSettings, host: Host, choice: Resolution
 ) -> Iterator[str]:
-    """Yield a warning for each group of unused settings, but nothing for a matrix entry."""
+    """Yield a warning for each group of unused settings, none for a matrix entry."""
     if "@" in loaded.profile:
         return
     for keys, reason in _list_unused_keys(loaded.settings, host, choice):
@@ -126,7 +125,7 @@ def _find_unused_source_keys(settings: Settings) -> tuple[tuple[str, ...], str]:
 
 
 def _find_origin(loaded: LoadedSettings, key: str) -> str:
-    """Return where the user set this key to a value other than the default, "" if nowhere."""
+    """Return where the user changed this key from its default, "" if nowhere."""
     section, name, *_ = key.split(".")
     values = getattr(loaded.settings, section)
     if getattr(values, name) == dict(list_fields(type(values)))[name]:

@@ -89,7 +89,7 @@ class Anonymizer:
 
 
 def _compile_folder_pattern(path: str, then: str = r"(?![\w-])") -> re.Pattern[str]:
-    """Return a pattern for the directory `path` with any path separators, followed by `then`."""
+    """Return a pattern for a directory with any separators, followed by the pattern `then`."""
     parts = map(re.escape, re.split(_PATH_SEPARATOR, path.rstrip("\\/")))
     return re.compile(rf"{_PATH_START}{_PATH_SEPARATOR.join(parts)}{then}", re.IGNORECASE)
 

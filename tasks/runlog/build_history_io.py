@@ -21,7 +21,7 @@ _MAX_OUTPUTS = 20_000  # limit for a merged run; a PyTorch build has 8,000 outpu
 
 
 def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the last run that built everything, then one with the newest values of all outputs."""
+    """Merge old runs into two: the last full build, and the newest values of all outputs."""
     for run in [run for run in older if run.get("decision") in _FULL_BUILD_DECISIONS][-1:]:
         objects = [{key: one[key] for key in one if key != "peak_mib"} for one in run["objects"]]
         yield {**run, "objects": objects, "killed": []}
@@ -42,7 +42,7 @@ def _merge_old_runs(older: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str,
 
 @dataclass(frozen=True)
 class NinjaLogEntry:
-    """One build of an output: start and end in seconds, and `mark`, which identifies this build."""
+    """One build of an output, from `began` to `ended` in seconds. `mark` identifies the build."""
 
     began: float
     ended: float

@@ -42,7 +42,7 @@ class BuildResults:
 
 
 def collect_results(found: ManifestDocuments, run: Run) -> BuildResults:
-    """Return the results. The manifest of a stage comes from `run` or, if not there, `found`."""
+    """Return the results. A manifest in `run` replaces that of the same stage in `found`."""
     recorded = {stage.name: stage.outputs for stage in run.stages if stage.outputs}
     manifests = {"deps": {}, "wheel": {}, "validate": {}, **found, **recorded}
     deps, validation = manifests["deps"], manifests["validate"]

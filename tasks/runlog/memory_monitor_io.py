@@ -49,7 +49,7 @@ class MemoryMonitor:
 
     @contextmanager
     def observe_memory(self) -> Iterator[ObservedMemory]:
-        """Collect the memory readings in the yielded observer until the `with` block ends."""
+        """Yield an observer that collects memory readings until the `with` block ends."""
         observer = ObservedMemory(self)
         with suppress(OSError, ValueError):
             observer.kills_before = self.read_kill_counts()
@@ -113,7 +113,7 @@ class ObservedMemory:
         return replace(self._collect_memory_facts(), size=log.stat().st_size, free_mib=free)
 
     def is_memory_short(self) -> bool | None:
-        """Return True if memory was short so far, None if that is uncertain."""
+        """Return True if memory was short so far, `None` if that is uncertain."""
         return assess_memory_pressure(self._collect_memory_facts())[0]
 
     def _collect_memory_facts(self) -> RunFacts:
@@ -129,7 +129,7 @@ def write_facts(log: Path, facts: RunFacts) -> None:
 
 
 def read_facts(log: Path) -> RunFacts | None:
-    """Return the saved facts of the log, None if they are missing or the log changed later."""
+    """Return the saved facts of the log, `None` if they are missing or the log changed later."""
     try:
         document = json.loads(_resolve_facts_path(log).read_text(encoding="utf-8"))
         names = document.keys() & {item.name for item in fields(RunFacts)}

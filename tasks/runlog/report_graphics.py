@@ -14,9 +14,9 @@ from tasks.runlog.run_statistics import OUTPUT_KINDS, StageEdge, compute_span
 class GraphRow:
     """The row of a stage in the stage graph.
 
-    `rail` is the column of the stage. `down` is True if another stage depends on it; a line then
-    runs down the column to the last such stage. `nearest` are the direct dependencies that are
-    not also indirect, and `after` are their columns. `through` are the columns whose lines go on.
+    `rail` is the column of the stage. `nearest` are its dependencies that no other dependency
+    implies, and `after` are their columns. `through` are the columns whose lines pass this row.
+    If `down` is True, a line begins here, because a later stage depends on this one.
     """
 
     name: str

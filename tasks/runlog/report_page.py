@@ -18,7 +18,7 @@ _HOST_LABELS = {"system": "system", "machine": "machine", "cores": "cores", "pyt
 
 
 def describe_outcomes(run: Run) -> dict[str, str]:
-    """Return the outcome by stage, "up to date" or "not reached" for a stage that did not run."""
+    """Return the outcome of each stage; one that did not run is "up to date" or "not reached"."""
     outcomes: dict[str, str] = {}
     for name, predecessors in report_graphics.find_predecessors(run.graph).items():
         if stage_run := run.find_stage(name):

@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 def parse_number(value: Any) -> float | None:
-    """Return `value` as a float, None if it is not a finite number."""
+    """Return `value` as a float, `None` if it is not a finite number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and math.isfinite(value) else None
 
 
 def parse_integer(value: Any) -> int | None:
-    """Return `value` as a rounded integer, None if it is not a finite number."""
+    """Return `value` as a rounded integer, `None` if it is not a finite number."""
     return None if (number := parse_number(value)) is None else round(number)
 
 
@@ -32,7 +32,7 @@ def parse_text(value: Any) -> str:
 
 
 def parse_items(value: Any, kind: type[T]) -> tuple[T, ...]:
-    """Return the items of the type `kind` in the list `value`, () if `value` is not a list."""
+    """Return the items of `value` that have the type `kind`, () if `value` is not a list."""
     is_list = isinstance(value, list | tuple)
     return tuple(item for item in value if isinstance(item, kind)) if is_list else ()
 
@@ -167,7 +167,7 @@ class Run:
 
     @property
     def active_stages(self) -> tuple[StageRun, ...]:
-        """Return the stages, except those that were skipped or only found nothing to do."""
+        """Return the stages without those that were skipped or had nothing to do."""
         checked = "unchanged", ALWAYS_CHECKED
         return tuple(
             one
@@ -177,7 +177,7 @@ class Run:
         )
 
     def find_stage(self, name: str) -> StageRun | None:
-        """Return the run of the stage `name`, None if the stage did not run."""
+        """Return the run of the stage `name`, `None` if the stage did not run."""
         return next((one for one in self.stages if one.name == name), None)
 
 
@@ -289,7 +289,7 @@ def classify_error(error: BaseException) -> tuple[str, dict[str, Json] | None]:
 
 
 def build_sample_event(progress: Progress) -> dict[str, Json]:
-    """Return the fields of a sample event: progress and resource use, None for unknown values."""
+    """Return the fields of a sample event: progress and resource use, `None` for unknown values."""
     resources = progress.at_work
     return {
         "jobs": resources.jobs,
@@ -303,7 +303,7 @@ def build_sample_event(progress: Progress) -> dict[str, Json]:
 
 
 def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
-    """Return the JSON of an edge, with times relative to the start of the run, `started`."""
+    """Return an edge as JSON, with times in seconds since `started`."""
     entry: dict[str, Json] = {
         "output": one.output,
         "began": round(max(0.0, one.began - started), 3),
@@ -314,7 +314,7 @@ def build_edge_entry(one: Edge, started: float) -> dict[str, Json]:
 
 
 def trim_manifest(outputs: Any) -> Json:
-    """Return a manifest without large values and secrets, None if `outputs` is not a mapping."""
+    """Return a manifest without large values and secrets, `None` if `outputs` is not a mapping."""
     document = mask_secrets(convert_to_json(outputs))
     if not isinstance(document, dict):
         return None

@@ -123,7 +123,7 @@ def _is_process_alive(pid: int) -> bool:
 
 @dataclass
 class StageOutcome:
-    """The outcome of a stage: set by the `with` block of `record_stage`, or by the error there."""
+    """The outcome of a stage, set in the `with` block of `record_stage` or by its exception."""
 
     outcome: str = ""
     outputs: Any = None
@@ -134,7 +134,7 @@ class StageOutcome:
 
 @dataclass
 class RunRecorder:
-    """The writer of a run record. Without `folder`, it writes nothing. `head` returns run facts."""
+    """The writer of a run record; without `folder` it writes nothing."""
 
     folder: PurePath | None = None
     head: Callable[[], Mapping[str, Json]] = dict
@@ -151,7 +151,7 @@ class RunRecorder:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def start_record(self) -> None:
-        """Prune records and open this one; later calls do nothing. The profile must be locked."""
+        """Prune old records and open the new one. The profile must be locked."""
         if self.begun or self.folder is None:
             return
         self.begun = True
@@ -194,7 +194,7 @@ class RunRecorder:
             )
 
     def record_refusal(self, stage: str, why: str) -> None:
-        """Remember why a stage could not start. `finish_record` records the reason at the end."""
+        """Remember why a stage could not start, until `finish_record` writes it."""
         self._refusals.setdefault(stage, why.strip())
 
     def finish_record(self, outcome: str, code: int) -> None:
@@ -224,7 +224,7 @@ class RunRecorder:
         self._write_event("sample", stage=stage, **run_record.build_sample_event(progress))
 
     def record_edges(self, found: Iterable[Edge]) -> None:
-        """Record edges of the running stage. The times in `found` are of the monotonic clock."""
+        """Record edges of the running stage, with times of the monotonic clock."""
         entries = (run_record.build_edge_entry(one, self.started) for one in found)
         while part := list(islice(entries, _EDGES_PER_LINE)):
             self._write_event("edges", stage=output.read_output_stage(), edges=part)
@@ -234,7 +234,7 @@ class RunRecorder:
         return time.monotonic() - self.started
 
     def warn_incomplete(self, error: OSError) -> None:
-        """Warn that the record is incomplete; later calls do nothing."""
+        """Warn, only once, that the record is incomplete."""
         if not self._has_warned:
             self._has_warned = True
             print_warning(f"the record of this run is incomplete: {self.folder}: {error.strerror}")
@@ -246,7 +246,7 @@ class RunRecorder:
         return at
 
     def _write_line(self, event: str, facts: Mapping[str, Any]) -> None:
-        """Write an event as one line, in a single system call that no signal can split."""
+        """Write an event as one line, in a single system call."""
         line = redact_secrets(json.dumps({"event": event, **facts}, ensure_ascii=False))
         data = f"{line}\n".encode("utf-8", "replace")
         with self._lock:
@@ -307,6 +307,6 @@ def record_cache(hits: int, misses: int) -> None:
 
 
 def record_workers(by_host: Mapping[str, int]) -> None:
-    """Record how many compilations of the running stage each machine ran, in the active record."""
+    """Record how many compilations each machine ran for the running stage."""
     for record in _active_recorders:
         record.workers[output.read_output_stage()] = dict(by_host)

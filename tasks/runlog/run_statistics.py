@@ -137,7 +137,7 @@ _COMPLETED_OUTCOMES = {"changed", "unchanged"}
 
 @dataclass(frozen=True)
 class DurationChange:
-    """The seconds of an output in an earlier run and now; of the stage if `output` is ""."""
+    """The seconds of an output in an earlier run and now, of the whole stage if `output` is ""."""
 
     stage: str
     output: str
@@ -173,11 +173,10 @@ class Comparison:
 
 
 def find_comparable_run(run: Run, earlier: Iterable[Run]) -> Run | None:
-    """Return the run in `earlier` that is best for a comparison with `run`, `None` if none is.
+    """Return the run in `earlier` to compare with `run`, `None` if none is similar.
 
-    `earlier` has the newest run first. The best is the newest run with at least half of the outputs
-    of `run`, or else the one with most of them. If all have no such output, the newest run with a
-    common finished stage is returned.
+    It is the newest run with at least half of the outputs of `run`, else the one with most of them,
+    else the newest run with a common finished stage.
     """
     mine = _collect_edge_seconds(run).keys()
     most: tuple[int, Run | None] = (0, None)
@@ -215,7 +214,7 @@ def compare_runs(run: Run, against: Run) -> Comparison:
 
 
 def _collect_edge_seconds(run: Run) -> Mapping[tuple[str, str], float]:
-    """Return the seconds by stage and output, without failed edges because they may end early."""
+    """Return the seconds by stage and output. Failed edges, which may end early, are left out."""
     return {one.key: one.edge.seconds for one in list_edges(run) if not one.edge.failed}
 
 

@@ -81,7 +81,7 @@ DEFAULT_REASONS = {
 
 
 def read_last_record(stage: Stage) -> Mapping[str, Any] | None:
-    """Return the record of the last finished run of a stage, None if missing or unreadable."""
+    """Return the record of the last finished run of a stage, `None` if missing or unreadable."""
     try:
         record = json.loads(Path(build_record_path(stage.outputs[0])).read_text(encoding="utf-8"))
         return record if {"inputs", "reads"} <= record.keys() else None

@@ -101,7 +101,7 @@ def parse_worker(text: str, kind: DistributorKind = "distcc") -> Worker:
 def list_distribution_mistakes(
     kind: DistributorKind, hosts: Sequence[str], cache: str
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield for each mistake the path of the key in the section `build`, and a description."""
+    """Yield the key path in the section `build` and the description of each mistake."""
     workers = set()
     for index, host in enumerate(hosts):
         try:

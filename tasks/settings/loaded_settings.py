@@ -28,7 +28,7 @@ _RELATED_KEYS = {
 
 @contextmanager
 def add_setting_location(loaded: LoadedSettings) -> Iterator[None]:
-    """Add to each error of the `with` block the file and line of the setting that it names."""
+    """Add the file and line of the wrong setting to each error in the `with` block."""
     try:
         yield
     except TorchyardError as error:
@@ -39,7 +39,7 @@ def add_setting_location(loaded: LoadedSettings) -> Iterator[None]:
 
 
 def _find_setting_location(error: TorchyardError, loaded: LoadedSettings) -> tuple[str, str]:
-    """Return the key that the error should name and where it is set, ("", "") if unknown."""
+    """Return the key that caused the error and where it is set, ("", "") if unknown."""
     match = _SETTING_KEY.fullmatch(error.location)
     if match is None or match["list"] not in Settings.__struct_fields__:
         return "", ""
@@ -62,7 +62,7 @@ def _find_setting_location(error: TorchyardError, loaded: LoadedSettings) -> tup
 
 
 def _find_item_index(value: Any, text: str) -> str:
-    """Return the index (`.1`) of the item of `value` that comes first in `text`, "" if none."""
+    """Return the index, such as `.1`, of the first item of `value` in `text`, "" if none."""
     candidates = []
     for index, item in enumerate(value if isinstance(value, tuple) else ()):
         name = re.escape(str(getattr(item, "name", item)))

@@ -184,7 +184,7 @@ def _describe_unknown_key(path: KeyPath, where: str) -> tuple[str, str]:
 
 
 def _find_section(annotation: Any) -> Any:
-    """Return the section class in the type annotation of a key, None if the type has none."""
+    """Return the section class in the type annotation of a key, `None` if the type has none."""
     if _is_section(annotation):
         return annotation
     return next(filter(None, map(_find_section, get_args(annotation))), None)

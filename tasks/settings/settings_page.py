@@ -64,7 +64,7 @@ _EXAMPLE_SHA256 = "0" * 64
 
 @dataclass(frozen=True)
 class SettingExample:
-    """An example value, valid only with `required_keys`. If changed, `stages` run again."""
+    """An example value, given with `required_keys`. If the key changes, `stages` run again."""
 
     value: Any
     stages: tuple[str, ...] = ()

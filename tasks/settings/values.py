@@ -135,7 +135,7 @@ EnvironmentVariables = dict[VariableName, str]
 
 
 class InvalidKeyError(ValueError):
-    """An invalid value of the right type. `keys` is the path from the section to the value."""
+    """An invalid value of the right type, found at the path `keys` in its section."""
 
     def __init__(self, keys: tuple[str | int, ...], why: str) -> None:
         super().__init__(why)
@@ -149,9 +149,8 @@ class StrictModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class Section(StrictModel, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A group of keys of the settings.
 
-    `checks` maps a key to a function for rules that a type cannot express. The function gets the
-    value; for a list it gets each item, for a mapping each name. It returns its argument or raises
-    `ValueError`.
+    `checks` maps a key to a function that returns its argument or raises `ValueError`. It is called
+    for each item of a list and for each name in a mapping.
     """
 
     checks: ClassVar[Mapping[str, Callable[[str], str]]] = {}

@@ -18,7 +18,7 @@ _DECIMAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 
 @dataclass(frozen=True)
 class YamlNumber:
-    """A number as written in YAML. YAML would turn the version 3.10 into 3.1, and 3:10 into 190."""
+    """A number as written in YAML, so that the version 3.10 does not become 3.1."""
 
     text: str
 
@@ -82,7 +82,7 @@ def _compose_node(text: str, name: str) -> yaml.Node | None:
 
 
 def format_location(name: str, line: int) -> str:
-    """Return `name:line` for a file, and only `name` for an environment variable."""
+    """Return `name:line` for a file, or `name` for an environment variable."""
     return f"{name}:{line + 1}" if name.endswith((".yaml", ".lock")) else name
 
 
