@@ -32,7 +32,7 @@ def list_decisions(
     cache: CompilerCache | None = None,
     environment: Environment | None = None,
 ) -> Iterator[Decision]:
-    """Yield the decisions in the order of their dependencies.
+    """Yield the decisions for a profile, such as its strategy and archs.
 
     `deps`, `cache` and `environment` are `None` until the `deps` stage has run.
     """

@@ -207,9 +207,9 @@ def explain_rejected_option(line: CommandLine, name: str, problem: str) -> Torch
 
 
 def find_help_topic(line: CommandLine, name: str) -> str | None:
-    """Return the task whose help page the option `name` requests, or "" for the overview.
+    """Return the task before the option `--help` or `-h`, or "" if there is none.
 
-    Returns `None` if the option does not request help.
+    Returns `None` if `name` is another option.
     """
     at = _find_option_index(line, name)
     return _find_owner(line, at) if line.words[at] in {"--help", "-h"} else None
@@ -232,7 +232,7 @@ def _find_option_index(line: CommandLine, name: str) -> int:
 def _explain_profile_syntax(
     line: CommandLine, wrong: str, dropped: Sequence[str], name: str = ""
 ) -> TorchyardError:
-    """Return an error; its hint is the command line with profile=NAME in place of `dropped`."""
+    """Return an error with a hint to write profile=NAME in place of the words `dropped`."""
     message = f"{wrong}: choose a profile with profile=NAME"
     if line.has_profile(name):
         return SettingsError(message, hint=_format_corrected_line(line, dropped, name))

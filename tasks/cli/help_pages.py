@@ -33,8 +33,8 @@ class CommandPage:
 class StagePage:
     """The help page of a stage.
 
-    `makes` says what the stage writes, and `again` when it runs again. `settings` are dotted keys
-    or sections. `start` says how to run the stage; "" means `doit STAGE`.
+    `makes` describes the outputs. `again` says when the stage is repeated. `settings` are keys
+    (`build.jobs`) or sections. `start` is the command for the stage (default: `doit STAGE`).
     """
 
     name: str

@@ -32,7 +32,7 @@ def render_overview(columns: int, profile: str) -> Iterator[str]:
 
 
 def render_page(name: str, here: str, columns: int, profile: str) -> Iterator[str] | None:
-    """Return the lines of `doit help NAME`, None for an unknown name. `here` is the task's doc."""
+    """Return the lines of `doit help NAME`, or None for an unknown name."""
     page = HELP_PAGES.get(name.partition(":")[0])
     if isinstance(page, help_pages.CommandPage):
         return _render_command_page(page, columns, profile)

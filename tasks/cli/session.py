@@ -186,7 +186,7 @@ def open_session(
 
 
 def _is_matrix_lock(argv: Sequence[str], subject: SelectedProfile) -> bool:
-    """Return True for `doit lock` if this profile has a matrix, whose entries can be locked."""
+    """Return True if the command is `doit lock` and the profile has a matrix."""
     if _list_positional_words(argv)[:1] != ["lock"] or split_profile_name(subject.name)[1]:
         return False
     with suppress(TorchyardError):

@@ -70,7 +70,7 @@ def run_with_auto_fix(
 def _explain_safely(
     stage: Stage, error: TorchyardError, profile: Profile, memory: ObservedMemory
 ) -> FailureExplanation | None:
-    """Explain `error`. Return None if it has no explanation, or if the diagnosis itself fails."""
+    """Explain `error`. Return None instead of raising if the diagnosis itself fails."""
     try:
         if isinstance(error, MissingCodeError):
             error.hint = explain_failure_io.suggest_other_torch(profile)
@@ -86,7 +86,7 @@ def _explain_safely(
 def _choose_auto_fix(
     stage: Stage, explanation: FailureExplanation, profile: Profile
 ) -> AutoFix | None:
-    """Return the fix for the diagnosed failure, unless there is none or the job has it."""
+    """Return the automatic fix for the failure, or None if no fix is left to try."""
     job, is_extension = stage.job, stage.kind == "extensions"
     failure = explanation.found.failure
     kind, _, header = (failure.auto_fix if failure else "").partition(" ")

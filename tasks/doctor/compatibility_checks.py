@@ -245,7 +245,7 @@ def _list_cuda_extensions(s: HostFacts, profile: Profile) -> list[ExtensionJob]:
 def _check_minimum_version(
     torch: BuildTorch, compiler: str, version: str, minimum: str
 ) -> CheckResult:
-    """Return a warning, as torch does, if the version of the compiler is below the minimum."""
+    """Return a warning if the compiler is older than torch requires."""
     installed, required = parse_tool_version(version), parse_tool_version(minimum)
     if installed and required and installed < required:
         message = f"torch {torch.version} needs {minimum} or later, and warns about {compiler}"
@@ -258,8 +258,7 @@ def _suggest_compiler_fix(
 ) -> str:
     """Return how to get a compiler that torch accepts, or how to disable torch's compiler check.
 
-    For a torch from source, no older GCC is suggested, because that would rebuild torch. The check
-    `compiler` ensures that nvcc accepts the installed compiler.
+    If torch is built from source, no older GCC is suggested, because it would rebuild torch.
     """
     setting = f'  extensions ({names}).env: {{{SKIP_CHECK_VARIABLE}: "1"}}'
     disable = f"nvcc accepts this compiler, so disable torch's check:\n{setting}"
@@ -316,7 +315,7 @@ def build_combination(s: HostFacts, profile: Profile) -> Combination:
 
 
 def _list_compiler_versions(s: HostFacts) -> dict[str, Any]:
-    """Return the versions of the host compiler and of glibc, whose headers nvcc reads."""
+    """Return the versions of the host compiler and of glibc or Visual Studio."""
     version = s.cxx.version or None if s.cxx else None
     if s.host.system == "windows":
         msc_ver = parse_msc_ver(version or "")
@@ -335,6 +334,6 @@ def _is_clang(cxx: Tool) -> bool:
 
 
 def _read_build_tool_version(tool: Tool | None, profile: Profile) -> str | None:
-    """Return the version of a tool in the build environment, or None for any other tool."""
+    """Return the version of a tool, or None if it is not in the build environment."""
     is_used = tool and tool.version and is_in_build_folder(tool.path, profile)
     return tool.version if tool and is_used else None

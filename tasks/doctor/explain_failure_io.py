@@ -33,9 +33,9 @@ _BUILD_FILES = ("setup.py", "CMakeLists.txt", "*.py", "*.cmake")
 
 
 def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: str) -> str:
-    """Return a hint that says where to remove an unsupported arch of an extension.
+    """Return a hint that says where an extension names an arch that nvcc rejects.
 
-    Returns "" if the arch is a target of the profile, and for other failures.
+    Returns "" for any other failure, or if the arch is a target of the profile.
     """
     error = found.first_error
     if stage is None or stage.kind != "extensions" or found.failure is None or error is None:
@@ -64,7 +64,7 @@ def suggest_arch_removal(stage: Stage | None, found: Diagnosis, settings_file: s
 def _find_arch_lines(
     tree: Path, subdirectory: str, pattern: re.Pattern[str]
 ) -> Iterator[tuple[Path, int]]:
-    """Yield file and line of each arch that matches `pattern`: in `subdirectory`, then above it."""
+    """Yield the build files and line numbers where an arch is set that matches `pattern`."""
     build_folder = tree / subdirectory
     parents = (parent for parent in build_folder.parents if parent.is_relative_to(tree))
     for folder, name in product((build_folder, *parents), _BUILD_FILES):
@@ -114,7 +114,7 @@ def explain_log(
     profile: Profile | None = None,
     stage: Stage | None = None,
 ) -> FailureExplanation:
-    """Explain a log. `profile` is `None` for a log of another build; unknown `facts` are `None`.
+    """Explain a log. `profile` is `None` if the log is from another build.
 
     Without a profile, the remedy contains no fact of this host and no torchyard command.
     """
@@ -174,8 +174,7 @@ def _add_explanation(
 ) -> None:
     """Add the cause, remedy and log lines of `explanation` to `error`.
 
-    If the hint names a failure in `slugs`, but the facts of the run show another failure, the hint
-    is replaced.
+    A hint for another failure in `slugs` is replaced if the facts of the run contradict it.
     """
     error.diagnosis, error.log = explanation.document, str(explanation.log)
     error.excerpt = explanation.excerpt

@@ -24,7 +24,7 @@ _PLACES_OF_BUILD = {"environment", "wheels", "caches", "temporary files"}
 
 
 def _describe_disk(disk: Disk) -> str:
-    """Return the folders on a disk as text. "the build" implies its environment and wheels."""
+    """Return the folders on a disk as text, such as `the build and install.into`."""
     names = {"build": "the build", "environment": "its environment"}
     hidden = _PLACES_OF_BUILD if "build" in disk.holds else set()
     places = sorted(disk.holds, key=lambda place: place != "build")
@@ -166,7 +166,7 @@ def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
 
 
 def check_leftovers(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> Results:
-    """Check `leftovers`: whether other runs, or folders of unknown origin, affect the build."""
+    """Check `leftovers`: other runs, and a build folder that torchyard did not create."""
     del profile, knowledge
     if s.leftovers is None:
         yield report_unchecked("leftovers")
@@ -231,8 +231,8 @@ def _report_missing_submodules(
 ) -> CheckResult:
     """Report empty submodules: a problem if the extension needs one of them, else a warning.
 
-    An extension needs the submodules around its folder, and the submodules that
-    config/knowledge/extensions.yaml lists. `optional` extensions only get a warning.
+    config/knowledge/extensions.yaml lists needed submodules. A submodule that contains the
+    extension is also needed. An `optional` extension only gets a warning.
     """
     extension = knowledge.extensions.get(missing.extension)
     required = [missing.source / path for path in (extension.submodules if extension else ())]

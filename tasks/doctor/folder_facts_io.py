@@ -102,7 +102,7 @@ def read_long_paths_setting() -> bool | None:
 
 
 def find_leftovers(request: ProbeRequest) -> Iterator[Leftover]:
-    """Yield the leftovers of all profiles, because they share memory and perhaps a source tree."""
+    """Yield other runs of any profile, and this build folder if torchyard did not create it."""
     import psutil  # noqa: PLC0415 - not at load
 
     build = Path(request.build) if request.build else None
@@ -157,9 +157,9 @@ _NEVER_UPDATED = re.compile(r"^\s*update\s*=\s*none\b", re.M | re.I)  # git neve
 def find_missing_submodules(
     request: ProbeRequest,
 ) -> tuple[host_facts.MissingSubmodules, ...] | None:
-    """Return the missing submodules of extensions in the user's folders, `None` without a profile.
+    """Return the empty submodules of extensions in the user's folders, `None` without a profile.
 
-    The search covers the folder to build, the folder to copy, and the git work tree around them.
+    The git work tree around such a folder is also searched.
     """
     found = []
     for extension, copied, built in request.own:
@@ -177,7 +177,7 @@ def find_missing_submodules(
 
 
 def _find_empty_submodules(tree: Path, copied: Path) -> Iterator[Path]:
-    """Yield the empty submodules of `tree` that are below the folder `copied` or contain it."""
+    """Yield the empty submodules of `tree` that are inside or around the folder `copied`."""
     if not (gitmodules := tree / ".gitmodules").is_file():
         return
     text = gitmodules.read_text(encoding="utf-8", errors="replace")

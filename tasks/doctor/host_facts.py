@@ -22,7 +22,7 @@ VARIABLES = (
 
 @dataclass(frozen=True)
 class Tool:
-    """A program. `path` is "" if not found. `why` explains the choice or error, `todo` the fix."""
+    """A program, missing if `path` is "". `why` explains the choice or error, `todo` is a hint."""
 
     path: str = ""
     version: str = ""
@@ -109,7 +109,7 @@ class ShadowingTorch:
 
 @dataclass(frozen=True)
 class InstalledExtension:
-    """An installed package with an extension's name. `indexed`: it is from a package index."""
+    """An installed package with an extension's name. `indexed` is True if it came from an index."""
 
     name: str
     version: str
@@ -119,7 +119,7 @@ class InstalledExtension:
 
 @dataclass(frozen=True)
 class BuildTorch:
-    """The torch to build extensions for. `version` is "" if missing. `says` has compiler rules."""
+    """The torch to build extensions for. `says` are the compiler versions that it accepts."""
 
     version: str = ""
     cuda: str | None = None
@@ -128,7 +128,7 @@ class BuildTorch:
 
 @dataclass(frozen=True)
 class MissingSubmodules:
-    """Empty submodules of `tree`, a git clone if `cloned`. The extension is built in `source`."""
+    """Empty submodules (`folders`) of a source tree, which is a git clone if `cloned` is True."""
 
     extension: str
     source: PurePath
@@ -150,8 +150,8 @@ class UnmergedCheckout:
 class RequiredUrl:
     """A URL that a build needs for `subject`. `answers` is True if its host accepted a connection.
 
-    After the test, `url` contains no secrets. With `usual`, the index in the user's uv or pip
-    settings replaces this default index. `instead_of` is the URL that a mirror replaced.
+    `usual` marks a default index, which an index in the user's uv or pip settings replaces.
+    `instead_of` is the URL that a mirror replaced.
     """
 
     subject: str
@@ -166,13 +166,12 @@ class RequiredUrl:
 class ProbeRequest:
     """The subjects that the probes inspect. Paths are absolute.
 
-    `places` has a label and a path for each folder that a build writes to. `build` is the build
-    folder, `None` without a profile. `torch` is the folder of an existing torch; if it is `None`,
-    torch will be installed into `venv`. `begun` are files that exist only once the build has
-    started. `into` is the setting install.into, `installed` the manifest of an install. `sources`
-    has the name and the folder of each extension; the folder may not exist yet. `own` has name,
-    folder and built subfolder of the extensions in the user's folders. `checkouts` has the user's
-    folders of PyTorch and extensions, each with its settings key.
+    `places` are the label and path of each folder that a build writes to. `build` is the build
+    folder, `None` without a profile. `torch` is the folder of an existing torch. `begun` are files
+    that exist only after a build has started. `into` is the setting install.into. `installed` is
+    the manifest of an install. `sources` are the name and folder of each extension. `own` are the
+    name, folder and built subfolder of each extension in a user's folder. `checkouts` are the
+    settings key and path of each user's folder with PyTorch or an extension.
     """
 
     root: PurePath

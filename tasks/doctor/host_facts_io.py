@@ -92,7 +92,7 @@ def start_url_probes(urls: Iterable[str], deadline: float) -> Callable[[], dict[
 
 
 def _apply_user_index(required: RequiredUrl) -> RequiredUrl:
-    """Return `required`, with the user's uv or pip index in place of a default index (`usual`)."""
+    """Replace a default index with the index in the user's uv or pip settings, if any."""
     if not required.usual:
         return required
     pip_index = "" if required.instead_of else package_indexes.find_pip_index()
@@ -217,9 +217,9 @@ def _find_user_site(python: Interpreter) -> Path:
 
 
 def _find_installed_extensions(request: ProbeRequest) -> tuple[InstalledExtension, ...] | None:
-    """Return the extensions that are installed beside an existing torch or in the user site folder.
+    """Return the extensions that are already installed, or None without a profile.
 
-    Packages from a package index have no direct_url.json (PEP 610). Return None without a profile.
+    Packages from a package index have no direct_url.json (PEP 610).
     """
     python, found = request.host.python, []
     folders = [Path(python.torch.folder).parent] if python.torch else []

@@ -116,7 +116,7 @@ def _compiles_torch(profile: Profile | None) -> bool:
 
 
 def _check_swap(s: HostFacts, memory: Memory, profile: Profile | None) -> CheckResult:
-    """Check the swap space, which linkers and jobs larger than estimated may need."""
+    """Warn if a machine with little memory would compile torch without swap space."""
     if memory.swap_mib is None:
         return report_unchecked("swap", "this system does not report the size of its swap")
     message = f"{format_size(memory.swap_mib)} of swap" if memory.swap_mib else "no swap"
@@ -263,7 +263,7 @@ def _check_git(s: HostFacts, job: DepsJob | None, knowledge: Knowledge) -> Check
 
 
 def _check_cmake(s: HostFacts, profile: Profile | None, knowledge: Knowledge) -> CheckResult:
-    """Warn if a different CMake replaced the suitable one that the `deps` stage installed."""
+    """Warn if the CMake in the build folder has a version that torch does not support."""
     if s.cmake is None:
         return report_unchecked("cmake")
     try:

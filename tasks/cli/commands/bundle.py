@@ -49,7 +49,7 @@ def run(subject: SelectedProfile, dest: str = "") -> None:
 
 
 def _read_built_section(finished: FinishedBuild, subject: SelectedProfile) -> LockSection:
-    """Return the lock section of the build. Raises `TorchyardError` if torchyard.lock differs."""
+    """Return the build's lock section. Raises `TorchyardError` if torchyard.lock does not match."""
     for name, reason in finished.left_out.items():
         consequence = "the bundle lacks this extension, which cannot be built offline"
         print_warning(f"{name} is optional and was not built ({reason}): {consequence}")
@@ -132,7 +132,7 @@ def _list_kept_files(finished: FinishedBuild) -> Iterator[tuple[Path, str]]:
 
 
 def _collect_archives(finished: FinishedBuild, folder: Path) -> Iterator[tuple[str, str]]:
-    """Copy source tarballs to `folder`. Yield the URL and the path in the bundle of each."""
+    """Copy the source tarballs to `folder`, and yield the URL and new path of each."""
     for stage in finished.profile.plan.stages:
         job = stage.job
         if isinstance(job, SourceJob) and job.kind == "tarball" and "://" in job.location:

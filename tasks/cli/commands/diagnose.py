@@ -20,7 +20,7 @@ from tasks.system.screen import print_labeled_text
 
 @dataclass(frozen=True)
 class StageFailure:
-    """Stages that failed with one error. If only a log is known, `stage` and `error` are empty."""
+    """The error of one or more stages. If only a log is known, the other fields are empty."""
 
     stage: str
     log: Path | None
@@ -28,7 +28,7 @@ class StageFailure:
 
 
 def _find_failures(subject: SelectedProfile) -> Iterator[StageFailure]:
-    """Yield the failures of the newest run. If this run has none, yield one for the newest log."""
+    """Yield the failures of the newest run or, if no stage failed, the newest log."""
     newest = next(run_record_io.read_runs(subject.build / "records" / "runs"), None)
     groups: dict[tuple[str, str], list[StageRun]] = {}
     for stage in newest.stages if newest else ():
@@ -44,7 +44,7 @@ def _find_failures(subject: SelectedProfile) -> Iterator[StageFailure]:
 
 
 def _find_newest_log(subject: SelectedProfile) -> Path | None:
-    """Return the newest log of an unfinished stage. For a broken profile, any stage counts."""
+    """Return the newest log of an unfinished stage; for a broken profile, the newest of all."""
     logs = (subject.build / "logs").glob("*.log")
     if subject.opened:
         stages = subject.opened.plan.stages
@@ -105,7 +105,7 @@ def _show_rows(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
-    """Explain a log. If this profile's build wrote the log, use facts of the profile."""
+    """Explain a log, which may be from a build of another profile."""
     opened, facts = subject.opened, read_facts(path)
     log = parse_log(path, facts.begun if facts else 0)
     if opened is None or not path.absolute().is_relative_to(Path(opened.layout.build)):

@@ -47,7 +47,10 @@ _MANDATORY_CHECKS = frozenset[CheckId]({"compiler", "git"})  # stages cannot run
 def run(
     subject: SelectedProfile, json: str = "", accept: bool = False, verbose: bool = False
 ) -> None:
-    """Print the results; raise `TorchyardError` for problems. `accept` first pins host facts."""
+    """Check the host and print the results. Raises `TorchyardError` if there are problems.
+
+    `accept` first records the current GPUs and toolkits for the next build.
+    """
     if accept and _accept_host(subject) and not subject.opened:
         hint = add_profile_argument("run doit doctor again to check it", subject.name)
         print_report(f"the profile could not be loaded with the earlier GPUs and toolkits: {hint}")
@@ -151,7 +154,7 @@ def _format_problem(result: CheckResult) -> str:
 
 
 def _accept_host(subject: SelectedProfile) -> bool:
-    """Pin the current host facts. Return False if the settings cannot be read."""
+    """Record the current GPUs and toolkits. Return False if the settings cannot be read."""
     try:
         settings = subject.read_settings().settings
     except TorchyardError:

@@ -82,7 +82,7 @@ def run(subject: SelectedProfile, json: str = "") -> None:
 
 
 def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> decisions.CostEstimate:
-    """Return the known cost of similar builds, scaled to the cores and disks of this machine."""
+    """Estimate the cost of a build on this machine from the cost of similar builds."""
     cost, disk = profile.cost.scale_to_cores(capacity.count_usable_cores()), profile.cost.disk_usage
     request = build_probe_request(subject.root, profile.host, profile)
     disks = tuple(folder_facts_io.list_disks(request))

@@ -51,7 +51,7 @@ def is_interactive() -> bool:
 
 @dataclass(frozen=True)
 class _Interview:
-    """The four questions, asked if `ask` is True. `given` maps each option to a value or ""."""
+    """The four questions. If `ask` is False, the options in `given` and defaults answer them."""
 
     given: Mapping[str, str]
     known: init_answers.InitFacts
@@ -96,8 +96,7 @@ class _Interview:
     ) -> T | None:
         """Return the parsed value of the option or the typed answer, or `None` for the default.
 
-        The `facts` are shown below the title. A tab in a fact separates a word from its meaning. If
-        the default is empty, the user must type an answer.
+        The `facts` are shown below the title. If the default is empty, an answer is required.
         """
         if text := self.given[option]:
             try:
@@ -218,7 +217,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 def _add_companions(
     subject: SelectedProfile, answers: init_answers.Answers, knowledge: Knowledge
 ) -> init_answers.Answers:
-    """Return the answers with only those companion packages that a plan can include."""
+    """Return the answers without the companion packages for which planning fails."""
 
     def plan_with(companions: tuple[str, ...]) -> None:
         candidate = replace(answers, companions=companions or None)
@@ -245,8 +244,7 @@ def _plan_with_answers(
 ) -> tuple[Profile | None, TorchyardError | None]:
     """Plan the profile with `text` as config/local.yaml. Return the profile or an error.
 
-    An error is returned only if planning fails in the same way without `text`. Any other error is
-    raised.
+    An error that `text` does not cause is returned. Any other error is raised.
     """
 
     def open_with(local: str) -> Profile:

@@ -57,8 +57,8 @@ ExtensionEntry = str | Mapping[str, str]  # a known name, or a name with its pat
 class Answers:
     """The settings that `doit init` writes. A setting that is `None` or "" is not written.
 
-    `python` is the interpreter that has torch, or one with the Python release to build for. `into`
-    is the install target. `companions` are from the old config/local.yaml or the install target.
+    `python` is the interpreter to build for. `into` is the install target. `companions` are from
+    the old config/local.yaml or the install target.
     """
 
     gpus: tuple[str, ...] | str | None = None
@@ -201,7 +201,7 @@ class InitFacts:
 
     @property
     def default_gpus(self) -> tuple[str, ...]:
-        """Return the GPUs in the profile or, for `auto`, of this machine or a default GPU."""
+        """Return the profile's GPUs. For `auto`, return the GPUs of this machine or a default."""
         if self.settings.target.gpus != "auto":
             return self.settings.target.gpus
         return self.visible_gpus or (shorten_gpu_name(self.knowledge.default_gpu),)
@@ -219,7 +219,7 @@ class InitFacts:
 
 
 def gather_init_facts(subject: SelectedProfile) -> InitFacts:
-    """Return the facts for `doit init`. GPUs are detected again, because the pin may be old."""
+    """Return the facts for `doit init`. GPUs are always detected again."""
     config, settings = subject.root / "config", Settings()
     with suppress(TorchyardError):  # the error is reported when the answers are planned
         settings = load_settings(config, subject.name, os.environ, "").settings
@@ -255,10 +255,10 @@ def build_default_answers(known: InitFacts) -> Answers:
 
 
 def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answers:
-    """Return `answers` with the interpreter at the path `text` or in the environment there.
+    """Return `answers` with the interpreter or environment at the path `text`.
 
-    With the strategy `existing`, this interpreter has torch; otherwise it is the install target.
-    Raises `TorchyardError` if the interpreter cannot be inspected.
+    It already has torch with the strategy `existing`; otherwise it is the install target. Raises
+    `TorchyardError` if the interpreter cannot be inspected.
     """
     target = str(Path(text).expanduser())
     if (folder := known.root / target).is_dir():

@@ -46,7 +46,7 @@ def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> 
 
 
 def _list_build_names(subject: SelectedProfile) -> list[str]:
-    """Return all matrix entries, and this profile if it is built, locked or without matrix."""
+    """Return the names of the builds to lock: matrix entries, the profile itself, or both."""
     name, entry = split_profile_name(subject.name)
     if entry:
         return [subject.name]

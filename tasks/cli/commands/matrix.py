@@ -84,7 +84,7 @@ def _compute_entry_state(plan: Plan, profile: str) -> tuple[EntryState, str]:
 
 
 def _is_interrupted(stage: Stage) -> bool:
-    """Return True if a manifest is missing, and the log of the stage is newer than its record."""
+    """Return True if the last run of the stage wrote a log but did not finish."""
     log = Path(getattr(stage.job, "log", ""))
     if all(Path(path).exists() for path in stage.outputs) or not log.is_file():
         return False
@@ -192,7 +192,7 @@ def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
 
 
 def _build_workflow_entry(root: Path, profile: str, name: str) -> dict[str, str]:
-    """Return the template values of a matrix entry. doit uses the last version in `python`."""
+    """Return the values of a matrix entry for the workflow template."""
     python = load_settings(root / "config", profile, os.environ).settings.python
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?", python):
         python = _RUNNER_PYTHON  # auto, or a path, which is valid only on this machine
@@ -204,7 +204,7 @@ def _build_workflow_entry(root: Path, profile: str, name: str) -> dict[str, str]
 def run(
     subject: SelectedProfile, build: bool = False, workflow: str = "", out: str = "", json: str = ""
 ) -> None:
-    """Print the matrix entries, built first if `build` is set. With `workflow`, only write that."""
+    """Print or build the matrix entries, or write a workflow if `workflow` is set."""
     name, _ = split_profile_name(subject.name)
     if workflow:
         write_workflow(subject.root, name, workflow, out)

@@ -22,7 +22,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     because: str = "",
     unyank: str = "",
 ) -> None:
-    """Publish the wheels, or only check the index, yank the file `yank`, or unyank `unyank`."""
+    """Publish the wheels. `check`, `yank` and `unyank` select another action instead."""
     profile = subject.require_profile()
     options = profile.loaded.settings.publish
     destination = dest or options.dest
@@ -67,7 +67,7 @@ def _format_yanked_note(file: IndexFile) -> str:
 
 
 def _publish_wheels(index: Path, profile: Profile, yanked: str, because: str) -> None:
-    """Publish the built wheels. With `yanked`, yank that wheel or, without `because`, unyank it."""
+    """Publish the built wheels, or yank the wheel `yanked`. Without `because`, unyank it."""
     indexed = package_index_io.read_indexed_files(index)
     if yanked:
         indexed = package_index_io.yank_file(indexed, yanked, because)

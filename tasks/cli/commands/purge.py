@@ -60,7 +60,7 @@ def _remove_build(build: Path, wheels: Iterable[Path], but: tuple[str, ...]) -> 
 
 
 def _list_kept_folders(build: Path) -> Iterator[tuple[str, str]]:
-    """Yield each folder to keep: its path in the build folder, and the reason with a hint."""
+    """Yield the path in `build` of each folder to keep, and the reason."""
     backups = list(install_journal_io.list_stamps(build / "replaced"))
     records = filter(None, map(install_journal_io.read_latest_record, backups))
     if prefixes := ", ".join(record.prefix for record in records):

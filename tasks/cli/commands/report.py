@@ -29,7 +29,7 @@ _MAX_NAMED_RUNS = 5  # runs listed in an error
 
 
 def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "") -> None:
-    """Write the report of `run`, or the last run with work, to `out`. Compare it with `against`."""
+    """Write a report of `run` to `out`, compared with the run `against`. All have defaults."""
     build = subject.build
     records = build / "records" / "runs"
     chosen, newest, earlier = _select_run(records, run)
@@ -66,7 +66,7 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
 
 
 def _select_run(records: Path, name: str) -> tuple[Run, bool, Iterator[Run]]:
-    """Return the run `name` (or the newest), whether it is the last with work, and earlier runs."""
+    """Return the run, whether it is the newest that ran a stage, and the earlier runs."""
     runs = read_runs(records)
     if not name:
         first = next(runs, None)
@@ -80,7 +80,7 @@ def _select_run(records: Path, name: str) -> tuple[Run, bool, Iterator[Run]]:
 
 
 def _find_run(records: Path, name: str, runs: Iterator[Run], later: list[Run]) -> Run:
-    """Return the run `name` from `runs` (newest first), and append the later runs to `later`."""
+    """Return the run `name`. Append the runs after it to `later`; `runs` begins with the newest."""
     for one in runs:
         if one.name == name.removesuffix(".jsonl"):
             return one

@@ -16,7 +16,7 @@ from tasks.system.output import print_warning
 
 
 def run(subject: SelectedProfile, json: str = "") -> None:
-    """Print the settings, and write them to `json` if set. Then raise any error of the profile."""
+    """Print the settings. Afterwards, raise the error of a broken profile."""
     rows: dict[str, dict[str, Any]] = {}
     try:  # well-formed settings are shown even if no plan can be made from them
         loaded, problem = subject.read_settings(), subject.problem

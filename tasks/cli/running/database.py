@@ -71,7 +71,7 @@ class Database:
 
     @contextmanager
     def _warn_on_error(self, verb: str) -> Iterator[None]:
-        """Catch database errors, and print a warning for the first. `verb` says what failed."""
+        """Catch database errors, and print a warning for the first: "cannot VERB the state"."""
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError) as error:

@@ -27,7 +27,7 @@ def _handle_exit_signals(handler: Any) -> None:
 
 
 class Reporter:
-    """The reporter that doit calls. It fills `selected` with task names; a build calls `end`."""
+    """doit's reporter. It adds the requested tasks to `selected`, and calls `end` after a build."""
 
     desc = "the output of torchyard"
     console: Console
@@ -91,7 +91,7 @@ class Reporter:
 def build_reporter_class(
     console: Console, selected: set[str], end: Callable[[int], None] | None = None
 ) -> type[Reporter]:
-    """Return a `Reporter` subclass with these arguments. Without `end`, print the summary."""
+    """Return a `Reporter` class with these attributes, because doit creates the reporter."""
     callback = end or (lambda _: console.print_summary())
     attributes = {"console": console, "selected": selected, "end": staticmethod(callback)}
     return type("TorchyardReporter", (Reporter,), attributes)

@@ -1,7 +1,7 @@
 """Convert stages to doit tasks.
 
-doit 0.37 has four requirements: one `config_changed` per task; absolute paths, as text, in targets
-and file_deps; new dicts in each call; no existing manifest while an action runs.
+doit 0.37 needs one `config_changed` per task, absolute paths of type str, and new dicts in each
+call. The manifests of a stage must not exist while it runs.
 """
 
 import os
@@ -91,7 +91,7 @@ def list_result_files(stage: Stage) -> list[Path]:
 
 
 def remove_manifests(stage: Stage) -> None:
-    """Remove the results of a stage, as listed by `list_result_files`."""
+    """Remove the files that `list_result_files` returns."""
     from tasks.system import manifests  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
     manifests.remove_manifests(*list_result_files(stage))

@@ -46,10 +46,9 @@ _NOT_WRITABLE_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 class Session:
     """The state of one run of a profile.
 
-    `gate` runs the checks before a build. `pin` stores the host facts. `refusal` says why no stage
-    can start. `busy` is True if another run has locked the build folder. `attempt` runs the action
-    of a stage, and returns its outputs and the description of an automatic fix. `selected` are the
-    requested tasks. Before doit has read them, the set is empty.
+    `gate` runs the checks before a build. `pin` stores the host facts. `attempt` runs a stage.
+    `refusal` says why no stage can start. `busy` is True if another run has locked the build
+    folder. `selected` are the requested tasks.
     """
 
     plan: Plan
@@ -79,7 +78,7 @@ class Session:
 
 
 def execute_stage(session: Session, stage: Stage) -> TaskFailed | None:
-    """Run a stage. An extension also starts all other requested extensions."""
+    """Run a stage. The first extension starts all requested extensions in parallel."""
     if refusal := _find_refusal(session, stage):
         session.record.record_refusal(stage.name, refusal.get_msg())
         return refusal
@@ -222,7 +221,7 @@ def _find_parallel_stages(session: Session) -> ParallelStages:
 def is_due(stage: Stage) -> bool:
     """Return True if a manifest of the stage is missing or its record does not match.
 
-    Returns False for a manifest without a record, because doit decides later.
+    If only the record is missing, returns False: doit decides whether the stage runs.
     """
     from tasks.runlog import stage_record_io  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
@@ -256,7 +255,7 @@ _POLL_SECONDS = 0.5  # on Windows, an interrupt is noticed only when a wait ends
 
 @dataclass
 class ParallelStages:
-    """A runner that calls `act` for due stages in up to `most` threads, until `stopped` is True."""
+    """A pool of up to `most` threads that run stages with `act` until `stopped` is True."""
 
     stages: tuple[Stage, ...]
     act: Callable[[Stage], TaskFailed | None]
@@ -308,7 +307,7 @@ class ParallelStages:
         future.add_done_callback(lambda _: self._begin_others())
 
     def _is_blocked(self, stage: Stage) -> bool:
-        """Return True if a dependency of the stage failed, is running, or has yet to run."""
+        """Return True if the stage has a dependency that has not succeeded yet."""
         for other in self.stages:
             if not set(other.outputs) & set(stage.inputs):
                 continue
@@ -321,7 +320,7 @@ class ParallelStages:
         return False
 
     def _is_due(self, stage: Stage) -> bool:
-        """Return `is_due(stage)` and cache a False, because the check reads a source folder."""
+        """Return `is_due(stage)`. A stage that is not due is not checked again."""
         if stage.name not in self._idle and self.is_due(stage):
             return True
         self._idle.add(stage.name)

@@ -11,7 +11,7 @@ from tasks.runlog import stage_record_io
 
 
 def format_rebuild_reason(stage: Stage) -> str:
-    """Return why the stage runs: the changes or, without any, the differences to the lock."""
+    """Return why the stage runs, as one short text."""
     if reasons := list_rebuild_reasons(stage) or list_unlocked_sources(stage):
         return format_short_reasons(reasons)
     check = stage.uptodate_check
