@@ -90,7 +90,7 @@ class Progress:
         return replace(self, at_work=BuildActivity())
 
     def advance_time(self, seconds: float) -> Self:
-        """Return this progress `seconds` later, without an estimate if its time is over."""
+        """Return this progress `seconds` later, without an estimate once its end has passed."""
         eta = self.eta - seconds if self.eta is not None and seconds < self.eta else None
         return replace(self, eta=eta, silent=self.silent + seconds)
 

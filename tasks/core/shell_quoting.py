@@ -148,5 +148,5 @@ def sanitize_cmd_comment(text: str) -> str:
 
 
 def quote_github_yaml(text: str) -> str:
-    """Return `text` as a double-quoted YAML string. GitHub does not evaluate `${{` in it."""
+    """Return `text` as a quoted YAML string. `${{` is escaped: GitHub does not evaluate it."""
     return json.dumps(text.replace("${{", "${{ '${{' }}"))

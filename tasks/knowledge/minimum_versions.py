@@ -16,9 +16,9 @@ from tasks.knowledge.torch_releases import find_release
 def find_too_old_versions(
     knowledge: Knowledge, combination: Combination
 ) -> tuple[MinimumVersion, ...]:
-    """Return the minimums that the known versions of `combination` do not reach, in file order.
+    """Return the minimum versions for which a known version of `combination` is too old.
 
-    The placeholders in the texts are replaced. The level is "info" if a stage avoids the problem.
+    The `level` of a minimum is "info" if a stage of the build works around the problem.
     """
     found = (_check_minimum(knowledge, row, combination) for row in knowledge.minimums)
     return tuple(filter(None, found))

@@ -27,7 +27,7 @@ class MirrorFact(Struct, frozen=True, kw_only=True):
 
 
 def collect_mirror_replacements(names: Iterable[str], knowledge: Knowledge) -> dict[str, str]:
-    """Return the replacements of the mirrors `names` by URL prefix; earlier mirrors win.
+    """Return the mirror URL for each URL prefix that the mirrors `names` replace; earlier ones win.
 
     Raises `SettingsError` for an unknown mirror name.
     """

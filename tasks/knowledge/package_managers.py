@@ -61,7 +61,7 @@ def find_install_command(
 def format_install_hint(
     knowledge: Knowledge, systems: Sequence[str], package: str, **words: str
 ) -> str:
-    """Return the install command, or `install rsync with your package manager` if unknown."""
+    """Return the command that installs `package`, or a sentence if no package manager is known."""
     name = knowledge.package_managers.names[package].format_map(words)
     command = find_install_command(knowledge, systems, package, **words)
     return command or f"install {name} with your package manager"

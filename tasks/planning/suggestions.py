@@ -175,7 +175,7 @@ def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
 def _format_path_alternative(
     trial: WhatIf, cuda: str, keys: Mapping[str, str], choice: Resolution
 ) -> str:
-    """Return a hint to set toolkit.path instead, "" if this would change the resolution."""
+    """Return a hint that toolkit.path can be set instead of `keys`, "" if it leads elsewhere."""
     path_host = _add_host_toolkit(trial.host, cuda, chosen=True)
     expected = (choice.strategy, choice.torch, choice.cuda, choice.toolkit.version)
     path_keys = {**keys, "provider": trial.settings.toolkit.provider, "path": _ANY_FOLDER}
@@ -398,7 +398,7 @@ def _has_any_support(trial: WhatIf) -> bool:
 
 
 def _list_changes(trial: WhatIf) -> Iterator[CombinedChange]:
-    """Yield all combinations of release, Python, CUDA and provider to try (a few hundred)."""
+    """Yield combinations of release, Python, CUDA and toolkit provider to try (a few hundred)."""
     settings = trial.settings
     version, toolkit = settings.torch.version, settings.toolkit
     releases = []

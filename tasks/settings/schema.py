@@ -260,7 +260,7 @@ class Torch(Section, frozen=True):
 
 
 class Source(Section, frozen=True):
-    """PyTorch's own tree. The most local of path, tarball and git that is set is used."""
+    """PyTorch's own tree: `path` if it is set, else `tarball` if it is set, else `git`."""
 
     git: values.GitUrl | None = "https://github.com/pytorch/pytorch.git"
     """Where to clone from."""

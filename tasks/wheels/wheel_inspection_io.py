@@ -28,8 +28,8 @@ class WheelInfo:
     """The contents of a wheel. The keys of each `dict` are library paths.
 
     `problem` says why the wheel is invalid, or is "". `sbom` and `statement` are `None` if missing,
-    {} if unreadable. `unreadable` has error messages. `dlls` are the DLLs that each library needs.
-    `system` and `windows` are the libraries of every Linux and Windows machine, `None` if unknown.
+    {} if unreadable. `dlls` are the DLLs that each library needs. `system` names the libraries that
+    every Linux machine has, `windows` those of Windows; `None` if unknown.
     """
 
     artifact: Artifact

@@ -67,7 +67,7 @@ def _format_yanked_note(file: IndexFile) -> str:
 
 
 def _publish_wheels(index: Path, profile: Profile, yanked: str, because: str) -> None:
-    """Publish the built wheels, or yank the wheel `yanked`. Without `because`, unyank it."""
+    """Publish the built wheels, or yank the wheel `yanked`; if `because` is "", unyank it."""
     indexed = package_index_io.read_indexed_files(index)
     if yanked:
         indexed = package_index_io.yank_file(indexed, yanked, because)

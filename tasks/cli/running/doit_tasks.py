@@ -91,7 +91,7 @@ def list_result_files(stage: Stage) -> list[Path]:
 
 
 def remove_manifests(stage: Stage) -> None:
-    """Remove the files that `list_result_files` returns."""
+    """Remove the manifests of a stage, so that doit runs the stage again."""
     from tasks.system import manifests  # noqa: PLC0415 - nothing of this is needed when all is up to date
 
     manifests.remove_manifests(*list_result_files(stage))

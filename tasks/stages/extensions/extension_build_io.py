@@ -1,7 +1,7 @@
 """Build the wheel of one extension against the installed torch.
 
-pip 21.3 and later build in the source tree, so that a retry with fewer jobs reuses Ninja's outputs.
-scikit-build-core never reuses outputs; pip before 25.3 does only with a pyproject.toml.
+pip builds in the source tree, so that a retry with fewer jobs reuses Ninja's outputs:
+pip 25.3 always, pip 21.3 and later with a pyproject.toml. scikit-build-core never reuses outputs.
 """
 
 import contextlib

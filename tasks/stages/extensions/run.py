@@ -1,4 +1,4 @@
-"""Fetch, build, check and install an extension. Wheels of companion packages are not built."""
+"""Fetch, build, check and install an extension, or install the wheel of a companion package."""
 
 import zipfile
 from collections.abc import Mapping

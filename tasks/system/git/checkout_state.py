@@ -211,7 +211,7 @@ def hash_local_edits(tree: PurePath, *, untracked: bool = True) -> str:
 
 
 def _read_tracked_status(tree: PurePath) -> tuple[str, list[str]]:
-    """Return the checked-out commit and, for each changed tracked file, a line for the digest."""
+    """Return the checked-out commit, and a line with the content's digest per changed file."""
     entries = list_git_entries(
         tree, "status", "--porcelain=v2", "--branch", "--no-renames",
         "--untracked-files=no", "--ignore-submodules=untracked",

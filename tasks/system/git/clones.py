@@ -307,7 +307,7 @@ def _can_connect(host: str, port: int, timeout: float) -> bool:
 
 
 def list_stale_submodules(tree: PurePath, seen: str) -> tuple[str, ...]:
-    """Return outdated submodules: missing, partly updated, or still as in the commit `seen`."""
+    """Return outdated submodules: missing, partly updated, or as in the previous commit `seen`."""
     if not (Path(tree) / ".gitmodules").exists():
         return ()
     entries: list[str] = []

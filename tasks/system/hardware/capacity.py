@@ -64,7 +64,7 @@ def find_control_groups(proc: Path = PROC) -> tuple[ControlGroup, ...]:
 
 
 def measure_memory(groups: tuple[ControlGroup, ...], proc: Path = PROC) -> MemoryReading:
-    """Return the memory of the machine or, if it has less available, of a control group."""
+    """Return the memory of the machine, or of the control group with less available memory."""
     return min(_list_memory_readings(groups, proc), key=lambda memory: memory.available_mib)
 
 
