@@ -283,9 +283,9 @@ def create_environment(
     for name, folder in ((name, folder) for name, row in prepend.items() for folder in row):
         if separator in folder:
             raise TorchyardError(
-                f'{name} cannot contain this folder, because "{separator}" separates folders',
+                f'{name} cannot contain this folder, because "{separator}" separates its folders',
                 location=folder,
-                hint="move the checkout or the toolkit to a folder without this character",
+                hint="move the checkout or the toolkit to a path without this character",
             )
     assigned = {name: value for name, value in values.items() if value or job.system != "windows"}
     unset = tuple(sorted({*leaks, *values} - assigned.keys() - prepend.keys()))

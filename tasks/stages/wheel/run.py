@@ -296,7 +296,9 @@ def require_torch_import(job: model.BuiltJob, python: str, version: str) -> None
     command = Command((), env, "import torch", cwd=job.landing, log=job.log)
     result = environments.try_import(python, _IMPORT_CODE, command)
     if result.needs_driver:
-        print_warning(f"torch {version} was installed but not imported: {result.problem}")
+        print_warning(
+            f"torch {version} was installed, but its import needs a GPU: {result.problem}"
+        )
     elif error := result.error:
         message = f"torch {version} was installed but does not import: {result.problem}"
         cause = "read the traceback in this log and remove the cause"
