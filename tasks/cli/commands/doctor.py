@@ -53,7 +53,7 @@ def run(
     """
     if accept and _accept_host(subject) and not subject.opened:
         hint = add_profile_argument("run doit doctor again to check it", subject.name)
-        print_report(f"recorded the GPUs and toolkits of this machine for the profile: {hint}")
+        print_report(f"the profile could not be loaded with what was recorded before: {hint}")
         return
     results = run_host_checks(subject)
     problems, counts = _filter_by_level(results, "problem"), _format_level_counts(results)
