@@ -100,14 +100,29 @@ def _is_permanent(error: Exception) -> bool:
     return isinstance(reason, FileNotFoundError | IsADirectoryError | PermissionError)
 
 
-def _fetch_part(url: str, part: Path) -> None:
+def split_login(url: str) -> tuple[str, str]:
+    """Return the URL without its login, and the login (`USER:PASSWORD`), "" if there is none."""
     parts = urlsplit(url)
     login, _, host = parts.netloc.rpartition("@")
-    bare_url, headers = parts._replace(netloc=host).geturl(), {"User-Agent": "torchyard"}
+    return parts._replace(netloc=host).geturl(), login
+
+
+def build_request(url: str) -> urllib.request.Request:
+    """Return a request for `url`, whose scheme the caller has checked.
+
+    The login of the URL is in a header, which is not sent to another host after a redirect.
+    """
+    bare_url, login = split_login(url)
+    headers = {"User-Agent": "torchyard"}
     request = urllib.request.Request(bare_url, headers=headers)  # noqa: S310 - scheme was checked
-    if login:  # in a header, which is not sent to another host
+    if login:
         credentials = base64.b64encode(unquote(login).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {credentials}")
+    return request
+
+
+def _fetch_part(url: str, part: Path) -> None:
+    request = build_request(url)
     if offset := part.stat().st_size if part.exists() else 0:
         request.add_header("Range", f"bytes={offset}-")
     try:

@@ -35,6 +35,11 @@ def find_uv_index() -> str:
     return _read_first_variable(UV_INDEX_VARIABLES) or next(file_indexes, "")
 
 
+def find_default_index() -> str:
+    """Return the URL of the default index: uv's setting, else pip's, else that of PyPI."""
+    return find_uv_index() or find_pip_index() or DEFAULT_INDEX
+
+
 def read_uv_indexes() -> dict[str, str]:
     """Return name → URL of the indexes in uv's files; for a repeated name, the first URL."""
     settings = map(_read_uv_settings, list_uv_files())
