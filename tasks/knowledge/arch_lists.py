@@ -1,7 +1,7 @@
 """Format and parse arch lists for torch.utils.cpp_extension, PyTorch's CMake code and CMake.
 
 Which lists cpp_extension and PyTorch's CMake code accept depends on the PyTorch release: see
-`extension_archs`, `cmake_archs` and `arch_list_parsing` in pytorch.yaml.
+`cmake_archs` and `arch_list_parsing` in pytorch.yaml, and `extension_archs` of each release.
 """
 
 import re
@@ -11,14 +11,9 @@ from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge.cuda_toolkits import find_toolkit
 from tasks.knowledge.knowledge_files import Knowledge
-from tasks.knowledge.machine_code_rules import (
-    MachineCode,
-    can_run_code,
-    find_first_cmake_release,
-    format_extension_arch_hint,
-    is_cmake_arch_supported,
-    is_extension_arch_supported,
-)
+from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
+from tasks.knowledge.torch_releases import find_release
+from tasks.knowledge.versions import parse_major_minor
 
 _ARCH_LIST_EXAMPLE = 'write capabilities, separated by ";": "8.9;12.0+PTX"'
 _CMAKE_ARCHS_EXAMPLE = 'write numbers, separated by ";": "89-real;120-real"'
@@ -174,3 +169,44 @@ def _build_arch_error(knowledge: Knowledge, text: str, name: str, reader: str) -
         if number := re.fullmatch(r"(?:sm_|compute_)?(\d{1,2})(\d[af]?)", name):
             hint = f'write "{number[1]}.{number[2]}"'
     return KnowledgeError(message, hint=hint)
+
+
+def is_extension_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
+    """Return True if torch.utils.cpp_extension of that release accepts `arch`.
+
+    A torch that is older than all known releases counts as the oldest.
+    """
+    try:
+        release = find_release(knowledge, torch_release)
+    except KnowledgeError:
+        release = next(iter(knowledge.releases.values()))
+    return str(arch) in release.extension_archs
+
+
+def format_extension_arch_hint(knowledge: Knowledge, torch_release: str, arch: Arch) -> str:
+    """Return advice for an `arch` that the release rejects: another torch or another arch."""
+    known = knowledge.releases.items()
+    releases = [torch for torch, release in known if str(arch) in release.extension_archs]
+    version = parse_major_minor(torch_release)
+    able = f"that builds extensions for {arch}"
+    if newer := [torch for torch in releases if parse_major_minor(torch) > version]:
+        return f"choose a newer torch ({newer[0]} is the first {able})"
+    if releases:
+        return f"choose an older torch ({releases[-1]} is the last {able})"
+    if arch.suffix:
+        return f'write "{arch.major}.{arch.minor}"'
+    return f"build for another arch or without extensions: no known torch builds them for {arch}"
+
+
+def is_cmake_arch_supported(knowledge: Knowledge, torch_release: str, arch: Arch) -> bool:
+    """Return True if the CMake code of that torch accepts `arch`."""
+    first = find_first_cmake_release(knowledge, [arch])
+    return first is None or parse_major_minor(torch_release) >= parse_major_minor(first)
+
+
+def find_first_cmake_release(knowledge: Knowledge, archs: Sequence[Arch]) -> str | None:
+    """Return the first torch whose CMake code accepts all `archs`, None if every torch does."""
+    first_releases = knowledge.pytorch_notes["cmake_archs"]
+    required = [first_releases[f"{arch.suffix}_suffix_since"] for arch in archs if arch.suffix]
+    required += [first_releases["two_digit_majors_since"] for arch in archs if arch.major >= 10]
+    return max(required, key=parse_major_minor, default=None)

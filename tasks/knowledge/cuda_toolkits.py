@@ -1,6 +1,9 @@
 """Query CUDA toolkits: the archs they can compile, their host compilers, and their packages."""
 
+import re
 from collections.abc import Iterable
+
+from msgspec.structs import replace
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch, System
@@ -8,18 +11,29 @@ from tasks.core.resolution import Combination
 from tasks.knowledge.facts import Release, Toolkit
 from tasks.knowledge.knowledge_files import Knowledge
 from tasks.knowledge.known_problems import find_known_bad
-from tasks.knowledge.versions import format_major_minor
+from tasks.knowledge.read_facts import find_nearest
+from tasks.knowledge.versions import format_major_minor, parse_major_minor
 
 
 def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
-    """Return the facts about a CUDA release, given as `12.8` or as a full version."""
+    """Return the facts about a CUDA release, given as `12.8` or as a full version.
+
+    The facts of an unknown release are those of the nearest known release; its `origin` and
+    `status` say so. Raises `KnowledgeError` for a release that is older than all known ones or was
+    never published.
+    """
     release = format_major_minor(cuda)
     if release in knowledge.toolkits:
         return knowledge.toolkits[release]
-    releases = list(knowledge.toolkits)
-    hint = f"use {releases[-1]}, or add an entry for {release} to config/knowledge/toolkits.yaml"
-    message = f"CUDA {cuda} is not known; the known releases are {', '.join(releases)}"
-    raise KnowledgeError(message, hint=hint)
+    nearest = knowledge.toolkits.get(find_nearest(knowledge.toolkits, release))
+    skipped = {row["cuda"] for row in knowledge.toolkit_notes["never_shipped"]}
+    if nearest is None or release in skipped or not re.fullmatch(r"\d+\.\d+", release):
+        releases = list(knowledge.toolkits)
+        reason = "was never published" if release in skipped else f"is older than {releases[0]}"
+        message = f"CUDA {cuda} {reason}; the known releases are {', '.join(releases)}"
+        raise KnowledgeError(message, hint=f"use {releases[-1]}")
+    origin = f"assumed to be as {nearest.cuda}"
+    return replace(nearest, cuda=release, origin=origin, status=f"unverified: {origin}")
 
 
 def can_compile_arch(knowledge: Knowledge, cuda: str, arch: Arch) -> bool:
@@ -63,10 +77,9 @@ def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> T
     if not missing:
         return toolkit
     able = list_capable_toolkits(knowledge, [missing])
-    releases = list(knowledge.toolkits)
     if not able:
         reason = f"cannot compile for {missing} ({missing.sm}), nor can any other known toolkit"
-    elif releases.index(toolkit.cuda) < releases.index(able[0]):
+    elif parse_major_minor(toolkit.cuda) < parse_major_minor(able[0]):
         reason = f"cannot compile for {missing} ({missing.sm}); {able[0]} is the first that can"
     else:
         reason = f"dropped {missing} ({missing.sm}); {able[-1]} is the last that supports it"
@@ -79,9 +92,15 @@ def require_toolkit(knowledge: Knowledge, cuda: str, archs: Iterable[Arch]) -> T
 
 
 def find_driver_floor(knowledge: Knowledge, cuda: str) -> int:
-    """Return the oldest driver branch for the major version of `cuda`: `525` for 12.x."""
-    toolkit = find_toolkit(knowledge, cuda)
-    return int(knowledge.toolkit_notes["driver_floor"][toolkit.cuda.partition(".")[0]])
+    """Return the oldest driver branch for the major version of `cuda`: `525` for 12.x.
+
+    Raises `KnowledgeError` for an unknown major version.
+    """
+    major = find_toolkit(knowledge, cuda).cuda.partition(".")[0]
+    floor = knowledge.toolkit_notes["driver_floor"].get(major)
+    if floor is None:
+        raise KnowledgeError(f"the oldest driver for CUDA {major} is not known")
+    return int(floor)
 
 
 def list_toolkit_packages(

@@ -121,7 +121,8 @@ class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
 
     `sm`, `a` and `f` are the archs that ptxas supports: without a suffix, with "a" and with "f".
     `msvc_min` is the oldest allowed _MSC_VER, `msvc_below` the first that is too new. `pypi` is
-    True if PyPI has this toolkit, `cuobjdump` if PyPI has its cuobjdump.
+    True if PyPI has this toolkit, `cuobjdump` if PyPI has its cuobjdump. `origin` is "" for a
+    recorded toolkit, otherwise where the facts come from ("read from /usr/local/cuda").
     """
 
     cuda: str = field(name="name")
@@ -135,9 +136,10 @@ class Toolkit(Struct, frozen=True, kw_only=True, dict=True):
     ptx_isa: str
     pypi: bool
     cuobjdump: bool = field(name="pypi_cuobjdump", default=False)
-    linux_driver: str | None = field(name="driver.linux")
-    windows_driver: str | None = field(name="driver.windows")
+    linux_driver: str | None = field(name="driver.linux", default=None)
+    windows_driver: str | None = field(name="driver.windows", default=None)
     status: str
+    origin: str = ""
 
     @cached_property
     def makes(self) -> frozenset[Arch]:
@@ -188,6 +190,9 @@ class Release(Struct, frozen=True, kw_only=True):
     `setuptools`, `torchvision`, `torchaudio` and `triton` are version specifiers. "" means any
     setuptools, but for the others that no version matches. `patches` has the specifiers that differ
     for older patches. `channel` is where a pre-release is published; its facts are only assumed.
+    `pypi_pythons` has the Pythons of the wheels on PyPI by platform ("linux x86_64").
+    `extension_archs` are the archs that torch.utils.cpp_extension accepts. `origin` is "" for a
+    recorded release, otherwise where the facts come from ("assumed to be those of 2.15.0").
     """
 
     minor: str = field(name="name")
@@ -215,6 +220,9 @@ class Release(Struct, frozen=True, kw_only=True):
     patches: Mapping[str, Mapping[str, str]] = field(
         name="companions.patches", default_factory=dict
     )
+    pypi_pythons: Mapping[str, tuple[str, ...]] = {}
+    extension_archs: frozenset[str] = frozenset()
+    origin: str = ""
 
     @property
     def python(self) -> tuple[str, str]:

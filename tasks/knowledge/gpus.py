@@ -93,6 +93,7 @@ def resolve_gpu(knowledge: Knowledge, text: str) -> GpuFact:
 
     `text` can be `RTX 5090`, `rtx5060ti`, `NVIDIA GeForce RTX 5090`, `Tesla T4`, `5090`, `12.0`,
     `9.0a` or `sm_120`, or a name of several products with the same capability (`A100`, `Hopper`).
+    A capability may be newer than all known GPUs.
     Raises `KnowledgeError` for an ambiguous name (`RTX 6000`, `RTX PRO`), an unknown GPU, and a GPU
     that no toolkit compiles for.
     """
@@ -172,8 +173,11 @@ def _resolve_capability(knowledge: Knowledge, text: str) -> GpuFact:
     arch = Arch.parse_capability(text)
     toolkits = knowledge.toolkits.values()
     status = next((toolkit.status for toolkit in toolkits if arch in toolkit.makes), None)
+    known = {cubin for kit in toolkits for cubin in kit.makes if not cubin.suffix}
+    is_newer = any(one < arch for one in known if one.major == arch.major) or arch > max(known)
+    if status is None and is_newer and not arch.suffix:
+        status = "unverified: newer than all known GPUs"
     if status is None:
-        known = {cubin for kit in toolkits for cubin in kit.makes if not cubin.suffix}
         hint = f"choose one of {', '.join(map(str, sorted(known)))}"
         raise KnowledgeError(f'no known CUDA toolkit compiles for "{text}"', hint=hint)
     return GpuFact(f"compute capability {arch}", arch, status)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +21,14 @@ from tasks.knowledge import facts
 from tasks.knowledge.extension_facts import CompanionFact, ExtensionFact
 from tasks.knowledge.mirrors import MirrorFact
 from tasks.knowledge.package_managers import PackageManager, PackageManagers
+from tasks.knowledge.read_facts import (
+    ReadFacts,
+    assume_row,
+    complete_release_row,
+    merge_rows,
+    merge_tables,
+)
+from tasks.knowledge.versions import format_major_minor, parse_major_minor, parse_version_numbers
 
 if TYPE_CHECKING:
     from tasks.core.model import Arch
@@ -173,12 +181,21 @@ def _list(name: str, section: str, kind: type[F]) -> cached_property[tuple[F, ..
     return cached_property(lambda knowledge: (*knowledge.read_table(name, section, kind).values(),))
 
 
+_READ_FOLDER = "read"
+_READ_FILES = ("pytorch", "toolkits")
+
+
 @dataclass(frozen=True)
 class Knowledge:
-    """The facts of one folder. `read_file` parses a file when one of its facts is first needed."""
+    """The facts of one folder, and `read`: what this machine has read beyond them.
+
+    `read_file` parses a file when one of its facts is first needed. The folder `read` has the
+    facts that `doit refresh` writes; they complete the curated files of the same names.
+    """
 
     folder: Path
     read_file: Callable[[Path], Mapping[str, Any]]
+    read: ReadFacts = field(default_factory=ReadFacts)
 
     # Whole files, which also have content that no typed fact has
     gpu_notes = _notes("gpus")  # also names that mislead and claims that are wrong
@@ -186,8 +203,12 @@ class Knowledge:
     pytorch_notes = _notes("pytorch")  # also indexes, accepted arch lists and how to build
     extension_notes = _notes("extensions")  # also the reasons for the values of each entry
 
+    @property
+    def date(self) -> str:
+        """The day on which the recorded facts were read, "2026-11-26"."""
+        return str(self.pytorch_notes["read"]["date"])
+
     families = _list("gpus", "families", facts.GpuFamily)  # such as Blackwell, ascending
-    toolkits = _table("toolkits", "releases", facts.Toolkit)  # CUDA by `12.8`, ascending
     known_bad = _list("combinations", "known_bad", facts.KnownBad)  # combinations that fail
     minimums = _list("combinations", "minimums", facts.MinimumVersion)
     extensions = _table("extensions", "extensions", ExtensionFact, _complete_extension)
@@ -231,15 +252,49 @@ class Knowledge:
         return {family.arch: family.runs_on for family in rows}
 
     @cached_property
+    def toolkits(self) -> Mapping[str, facts.Toolkit]:
+        """The CUDA toolkits by release (`12.8`), ascending."""
+        table = self.read_table("toolkits", "releases", facts.Toolkit)
+        for cuda, read in self.read.toolkits.items():
+            row = merge_rows(assume_row(self.toolkit_notes["releases"], cuda), read)
+            at = f"releases.{cuda}"
+            table[cuda] = self._convert_row("toolkits", at, {"name": cuda, **row}, facts.Toolkit)
+        return dict(sorted(table.items(), key=lambda item: parse_major_minor(item[0])))
+
+    @cached_property
     def releases(self) -> Mapping[str, facts.Release]:
-        """The PyTorch releases by minor version (`2.7`), ascending."""
-        limits = self.read_table("pytorch", "fewer_pythons", facts.PythonLimit).values()
+        """The PyTorch releases by minor version (`2.7`), ascending.
 
-        def add_limits(row: Row) -> Row:
-            applicable = [limit for limit in limits if row["name"] in limit.releases]
-            return row | {"fewer_pythons": applicable}
+        A minor version that is only in `read` has the facts of its newest patch there.
+        """
+        table = self.read_table("pytorch", "releases", facts.Release, self._complete_release)
+        read = {release.minor: release for release in self.read_releases.values()}
+        table = {**read, **table}
+        return dict(sorted(table.items(), key=lambda item: parse_major_minor(item[0])))
 
-        return self.read_table("pytorch", "releases", facts.Release, add_limits)
+    @cached_property
+    def read_releases(self) -> Mapping[str, facts.Release]:
+        """The PyTorch releases in `read` by their exact version (`2.16.0`), ascending."""
+        known: Mapping[str, Row] = self.pytorch_notes["releases"]
+        table = {}
+        for version, read in sorted(
+            self.read.releases.items(), key=lambda item: parse_version_numbers(item[0])
+        ):
+            minor = format_major_minor(version)
+            row = merge_rows(assume_row(known, minor), read)
+            named = {"name": minor, **row, "patch": version}
+            at, kind = f"releases.{version}", facts.Release
+            table[version] = self._convert_row("pytorch", at, named, kind, self._complete_release)
+        return table
+
+    def _complete_release(self, row: Row) -> Row:
+        limits = self._python_limits
+        applicable = [limit for limit in limits if row["name"] in limit.releases]
+        return complete_release_row(row) | {"fewer_pythons": applicable}
+
+    @cached_property
+    def _python_limits(self) -> tuple[facts.PythonLimit, ...]:
+        return (*self.read_table("pytorch", "fewer_pythons", facts.PythonLimit).values(),)
 
     @cached_property
     def package_managers(self) -> PackageManagers:
@@ -277,8 +332,22 @@ class Knowledge:
     def read_notes(self, name: str) -> Mapping[str, Any]:
         """Return the content of a file of the folder. Each file is parsed only once."""
         if name not in self._parsed_files:
-            self._parsed_files[name] = self.read_file(self.folder / f"{name}.yaml")
+            content = self.read_file(self.folder / f"{name}.yaml")
+            if name in _READ_FILES:
+                content = self._add_read_file(name, content)
+            self._parsed_files[name] = content
         return self._parsed_files[name]
+
+    def _add_read_file(self, name: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        read = self.read_file(self.folder / _READ_FOLDER / f"{name}.yaml")
+        curated = content.get("releases")
+        if not isinstance(curated, dict):
+            return content  # reading the table reports this mistake
+        return {
+            **content,
+            "read": read["read"],
+            "releases": merge_tables(curated, read["releases"]),
+        }
 
     def read_table(
         self, name: str, section: str, kind: type[F], complete: Callable[[Row], Row] = dict

@@ -11,11 +11,13 @@ from tasks.core.model import Arch
 from tasks.knowledge.facts import Channel, OfficialWheel, Release
 from tasks.knowledge.knowledge_files import Knowledge
 from tasks.knowledge.machine_code_rules import MachineCode, can_run_code
+from tasks.knowledge.read_facts import find_nearest
 from tasks.knowledge.versions import (
     find_release_channel,
     format_major_minor,
     format_published_version,
     parse_major_minor,
+    parse_version_numbers,
 )
 
 _MACHINE_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -55,10 +57,15 @@ def _list_cuda_wheels(release: Release, cuda: str | None) -> list[OfficialWheel]
 def list_uncovered_archs(
     knowledge: Knowledge, wheel: OfficialWheel, targets: Sequence[Arch]
 ) -> list[Arch]:
-    """Return the targets, without suffixes, that no cubin in the wheel runs on."""
+    """Return the targets, without suffixes, that the wheel has no code for.
+
+    PTX counts only for a GPU with a newer major version than all known toolkits compile for.
+    """
     archs = [Arch(target.major, target.minor) for target in targets]
-    cubins = MachineCode(wheel.archs)
-    return [arch for arch in archs if not can_run_code(knowledge, cubins, arch, maker=wheel.cuda)]
+    newest = max(arch.major for kit in knowledge.toolkits.values() for arch in kit.sm)
+    cubins, is_read = MachineCode(wheel.archs), not wheel.status.startswith("unverified")
+    codes = {arch: wheel.code if is_read and arch.major > newest else cubins for arch in archs}
+    return [a for a in archs if not can_run_code(knowledge, codes[a], a, maker=wheel.cuda)]
 
 
 def _describe_missing_code(
@@ -99,28 +106,41 @@ class SelectedWheel:
 def find_release(knowledge: Knowledge, version: str) -> Release:
     """Return the release of a version: `2.7`, `v2.7.1`, `2.7.1+cu128` or `2.16.0.dev20261101`.
 
-    A pre-release of the next minor version gets the facts of the newest known release, with a
-    status that marks them as assumed. Raises `KnowledgeError` for any other unknown version.
+    The facts of an unknown version are those of the nearest known release; its `origin` and
+    `status` say so. Raises `KnowledgeError` for a version older than all known ones, and for text
+    that is no version.
     """
-    match = re.match(r"v?(\d+)\.(\d+)(?:\.\d+)?", version.strip())
+    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
     if not match:
         raise KnowledgeError(f'"{version}" is not a torch version', hint='write it as "2.15.0"')
-    minor = f"{match[1]}.{match[2]}"
+    minor, numbers = f"{match[1]}.{match[2]}", match[0].removeprefix("v")
     patch, channel = _strip_local_version(version), find_release_channel(version)
+    if read := knowledge.read_releases.get(patch):
+        return read
     if release := knowledge.releases.get(minor):
-        return replace(release, patch=patch, channel=channel) if channel else release
-    releases = list(knowledge.releases.values())
-    oldest, newest = releases[0].minor, releases[-1]
-    newest_major, newest_minor = parse_major_minor(newest.minor)
-    if channel and minor == f"{newest_major}.{newest_minor + 1}":
-        status = f"unverified: assumed to be as {newest.minor}"
-        return replace(newest, minor=minor, patch=patch, channel=channel, status=status)
-    if parse_major_minor(minor) < parse_major_minor(oldest):
-        message = f"torch {version} is older than {oldest}, the oldest that torchyard knows"
+        is_known = match[3] is None or numbers in {release.patch, *release.patches}
+        if channel:
+            origin = f"assumed to be as {release.patch}"
+            return replace(release, patch=patch, channel=channel, origin=origin)
+        return release if is_known else _assume_release(release, minor, patch, release.patch)
+    nearest = knowledge.releases.get(find_nearest(knowledge.releases, minor))
+    if nearest is None:
+        oldest = next(iter(knowledge.releases))
+        message = f"torch {version} is older than {oldest}, the oldest that torchyard supports"
         raise KnowledgeError(message, hint="choose a later release in torch.version")
-    message = f"torch {version} is newer than {newest.patch}, the newest that torchyard knows"
-    hint = f"add an entry for torch {minor} to config/knowledge/pytorch.yaml"
-    raise KnowledgeError(message, hint=hint)
+    patch = patch if match[3] else f"{minor}.0"
+    return replace(_assume_release(nearest, minor, patch, nearest.patch), channel=channel)
+
+
+def _assume_release(release: Release, minor: str, patch: str, known_patch: str) -> Release:
+    """Return a release that nobody has read, with the facts of the known release."""
+    status = f"unverified: assumed to be as {known_patch}"
+    wheels = tuple(replace(wheel, status=status) for wheel in release.wheels)
+    unknown = {"patches": {}, "torchvision": "", "torchaudio": "", "triton": ""}
+    origin = f"assumed to be as {known_patch}"
+    return replace(
+        release, minor=minor, patch=patch, wheels=wheels, status=status, origin=origin, **unknown
+    )
 
 
 def select_official_wheel(  # noqa: PLR0913, PLR0917  (the whole question)
@@ -186,13 +206,39 @@ def explain_missing_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     return "; ".join(reasons)
 
 
+def find_newer_releases(knowledge: Knowledge) -> list[str]:
+    """Return the newest torch and CUDA of the package index that are not recorded, as text."""
+    recorded = [release for release in knowledge.releases.values() if not release.origin]
+    patches = [*recorded[-1].patches, recorded[-1].patch]
+    toolkits = [kit.cuda for kit in knowledge.toolkits.values() if not kit.origin]
+    pairs = (
+        ("torch", knowledge.read.versions, patches),
+        ("CUDA", knowledge.read.cuda_versions, toolkits),
+    )
+    return [
+        f"{name} {published[-1]}"
+        for name, published, known in pairs
+        if published
+        and parse_version_numbers(published[-1]) > max(map(parse_version_numbers, known))
+    ]
+
+
 def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, ...]:
-    """Return the other releases: the newer ones, then the older ones, each nearest first."""
+    """Return the other releases: the newer ones, then the older ones, each nearest first.
+
+    If the version is an unknown patch, the known patch of the same minor version comes first.
+    """
     minors = list(knowledge.releases)
     requested = parse_major_minor(version.strip().removeprefix("v"))
+    patch = _strip_local_version(version)
+    same = [
+        minor
+        for minor, release in knowledge.releases.items()
+        if parse_major_minor(minor) == requested and patch not in {release.patch, *release.patches}
+    ]
     newer = [minor for minor in minors if parse_major_minor(minor) > requested]
     older = [minor for minor in reversed(minors) if parse_major_minor(minor) < requested]
-    return tuple(knowledge.releases[minor] for minor in (*newer, *older))
+    return tuple(knowledge.releases[minor] for minor in (*same, *newer, *older))
 
 
 def _explain_no_cuda_wheel(  # noqa: PLR0913, PLR0917  (the same question)
@@ -219,6 +265,7 @@ def _explain_no_cuda_wheel(  # noqa: PLR0913, PLR0917  (the same question)
     missing = _describe_missing_code(knowledge, cuda_wheels, targets)
     wheels = _list_cuda_wheels(release, cuda)
     able = [wheel for wheel in wheels if not list_uncovered_archs(knowledge, wheel, targets)]
+    able = [wheel for wheel in able if not wheel.status.startswith("unverified: assumed")]
     if able and all(list_uncovered_archs(knowledge, w, targets) for w in platform_wheels):
         other = format_platform(able[0].system, able[0].machine)
         torch, missing = f"{torch} for {platform}", f"{missing}; the wheel for {other} does"
@@ -235,11 +282,15 @@ def find_wheel_pythons(
     release: Release, system: str, machine: str, *, pypi: bool = False
 ) -> tuple[str, str]:
     """Return the first and the last Python with a wheel. The last is "" if there is no wheel."""
+    machine = normalize_machine(machine)
+    if pypi and release.pypi_pythons:
+        pythons = release.pypi_pythons.get(f"{system} {machine}", ())
+        return (pythons[0], pythons[-1]) if pythons else (release.python[0], "")
     last_pythons = [
         limit.last
         for limit in release.fewer_pythons
         if (not limit.system or system in limit.system)
-        and (not limit.machine or normalize_machine(machine) in limit.machine)
+        and (not limit.machine or machine in limit.machine)
         and (pypi or not limit.pypi)
     ]
     return release.python[0], min([release.python[1], *last_pythons], key=parse_major_minor)
@@ -258,12 +309,15 @@ def _build_selected_wheel(
     codes = set()  # `sm_120`, or `sm_86 for 8.9`
     for arch in (Arch(target.major, target.minor) for target in targets):
         cubin = max(cubin for cubin in wheel.archs if cubin <= arch)
-        codes.add(arch.sm if arch in wheel.archs else f"{cubin.sm} for {arch}")
+        code = cubin.sm if cubin.major == arch.major else f"PTX of {max(wheel.ptx)}"
+        codes.add(arch.sm if arch in wheel.archs else f"{code} for {arch}")
     code = ", ".join(sorted(codes))
     is_inspected = not wheel.status.startswith("unverified") and not release.channel
     is_verified = is_inspected and name == release.patch
     doubt = f"known for {release.patch}" if is_inspected else "inferred, not verified"
+    doubt = release.origin if release.origin.startswith("assumed") else doubt
     content = f"holds {code}" if is_verified else f"is expected to hold {code} ({doubt})"
+    content += " (read from the wheel)" if is_verified and release.origin else ""
     if wheel.pypi and not release.channel:
         reason = f"PyPI's torch {name} (CUDA {wheel.cuda}) {content}"
         return SelectedWheel(wheel.cuda, "", reason, is_verified)

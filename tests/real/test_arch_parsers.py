@@ -19,14 +19,14 @@ from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge.arch_lists import (
     format_torch_archs,
+    is_cmake_arch_supported,
+    is_extension_arch_supported,
     parse_torch_archs,
 )
 from tasks.knowledge.cuda_toolkits import find_toolkit
 from tasks.knowledge.machine_code_rules import (
     MachineCode,
     classify_compatibility,
-    is_cmake_arch_supported,
-    is_extension_arch_supported,
 )
 from tests.real.debian import Debian
 from tests.support.checkout import KNOWLEDGE

@@ -10,9 +10,9 @@ from packaging.version import Version
 
 from tasks.core.model import Arch
 from tasks.core.resolution import Combination
+from tasks.knowledge.arch_lists import is_cmake_arch_supported, is_extension_arch_supported
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.known_problems import find_known_bad
-from tasks.knowledge.machine_code_rules import is_cmake_arch_supported, is_extension_arch_supported
 from tests.support.rows import each_row
 
 FOLDER = Path(__file__).parents[3] / "config" / "knowledge"

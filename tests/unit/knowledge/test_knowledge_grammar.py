@@ -16,14 +16,14 @@ from tasks.core.model import Arch
 from tasks.knowledge.arch_lists import (
     format_cmake_archs,
     format_torch_archs,
+    is_cmake_arch_supported,
+    is_extension_arch_supported,
     parse_cmake_archs,
     parse_torch_archs,
     require_covered_targets,
 )
 from tasks.knowledge.machine_code_rules import (
     MachineCode,
-    is_cmake_arch_supported,
-    is_extension_arch_supported,
 )
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
