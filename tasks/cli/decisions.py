@@ -45,7 +45,12 @@ def list_decisions(
     index = f"from {redact_secrets(resolution.index) or 'PyPI'}"
     source, existing = dict(plan.headline).get("source"), resolution.python.path
     origins = {"source": f"from {source}", "existing": f"in {existing}", "prebuilt": index}
-    yield Decision("torch", torch, origins[resolution.strategy])
+    _, is_auto, place = profile.loaded.origin.get("torch.version", "").partition(", auto: ")
+    choice = f"; torch.version is auto, chosen by {place}" if is_auto else ""
+    yield Decision("torch", torch, f"{origins[resolution.strategy]}{choice}")
+    yield Decision("facts", f"recorded on {profile.knowledge.date}")
+    for fact in resolution.facts:
+        yield Decision("facts", fact)
     yield Decision("python", resolution.python.version, resolution.python.path)
     yield Decision("toolkit", resolution.toolkit.provider, resolution.toolkit.why)
     yield _build_compiler_decision(resolution, plan.find_stages("deps")[0].job, deps)

@@ -9,25 +9,31 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
+from msgspec import structs
+
 from tasks.cli.help_pages import COMMAND_PAGES, DOIT_COMMANDS, Option
 from tasks.cli.running.doit_adapter import build_reporter_class
 from tasks.cli.running.doit_tasks import DoitTask, generate_stage_tasks, resolve_user_path
 from tasks.cli.running.execute import Session, StageAction, run_command_action
 from tasks.core.errors import SettingsError, TorchyardError
-from tasks.core.model import Host, Json, Stage
+from tasks.core.model import STAGE_VERBS, Host, Json, Stage
 from tasks.knowledge import Knowledge
 from tasks.knowledge.knowledge_files_io import load_knowledge
+from tasks.lock import LOCK_NAME
 from tasks.lock.opened_profile_io import (
     Profile,
     SelectedProfile,
     activate_sources,
+    find_locked_release,
     load_pinned_plan,
 )
 from tasks.planning.profile_plan import add_mirrors, build_layout, make_plan
+from tasks.planning.resolve import resolve_torch_version
 from tasks.planning.warnings import list_unused_setting_warnings
 from tasks.settings.layers_io import load_settings
-from tasks.settings.loaded_settings import add_setting_location
+from tasks.settings.loaded_settings import LoadedSettings, add_setting_location
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
+from tasks.settings.schema import Settings
 from tasks.settings.setting_errors import describe_unused_variables
 from tasks.stages.extensions.extension_checks_io import check_extensions
 from tasks.stages.source.source_checks_io import (
@@ -35,6 +41,7 @@ from tasks.stages.source.source_checks_io import (
     check_source_settings,
     list_release_warnings,
 )
+from tasks.system import fact_store
 from tasks.system.console import Console
 from tasks.system.hardware import host_probe
 from tasks.system.profile_hint import add_profile_to_errors
@@ -97,11 +104,13 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
     knowledge: Knowledge | None = None,
     host_of: HostReader = host_probe.read_host,
     local: str | None = None,
+    ask: bool = False,
 ) -> Profile:
     """Load the settings of a profile and make its plan. Raises `TorchyardError` if this fails.
 
     `host_of` returns the facts of this machine. If `local` is not None, it is used in place of the
-    content of config/local.yaml.
+    content of config/local.yaml. If `ask` is True, facts that are not recorded may be read from
+    the package index and from toolkits.
     """
     loaded = load_settings(root / "config", profile, environ, local)
     with add_setting_location(loaded):
@@ -113,6 +122,8 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
         query = host_probe.HostQuery(settings.python, settings.toolkit.path)
         host = host_of(query, layout.build / "host.json")
         facts = knowledge or load_knowledge(root / "config" / "knowledge")
+        loaded, facts = _complete_facts(loaded, root, host, facts, ask=ask)
+        settings = loaded.settings
         resolution, plan = make_plan(settings, host, facts, layout)
         unused = list_unused_setting_warnings(loaded, host, resolution)
         warnings = (*list_release_warnings(loaded, root), *plan.warnings, *unused)
@@ -122,10 +133,39 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
         return Profile(loaded, layout, host, facts, resolution, pinned.plan, pinned)
 
 
+def _complete_facts(
+    loaded: LoadedSettings, root: Path, host: Host, knowledge: Knowledge, *, ask: bool
+) -> tuple[LoadedSettings, Knowledge]:
+    """Return the settings with a torch release, and the knowledge with the facts that were read."""
+    version, settings = loaded.settings.torch.version, loaded.settings
+    origin = loaded.origin.get(_VERSION_KEY, "")
+    if version == "auto" and (locked := find_locked_release(settings, root, loaded.profile)):
+        settings, origin = _set_version(settings, locked), f"{origin}, auto: {LOCK_NAME}"
+    if ask:
+        from tasks.planning.read_facts_io import FactReader  # noqa: PLC0415 - not needed to list tasks
+
+        read = FactReader(root, settings, host, knowledge).update()
+    else:
+        read = fact_store.select_facts(fact_store.read_store(root), settings, host, knowledge)
+    knowledge = replace(knowledge, read=read)
+    if settings.torch.version == "auto":
+        settings = resolve_torch_version(settings, host, knowledge)
+        source = knowledge.read.index if knowledge.read.versions else "the recorded facts"
+        origin = f"{origin}, auto: {source}"
+    origins = {**loaded.origin, _VERSION_KEY: origin}
+    return replace(loaded, settings=settings, origin=origins), knowledge
+
+
+def _set_version(settings: Settings, version: str) -> Settings:
+    return structs.replace(settings, torch=structs.replace(settings.torch, version=version))
+
+
 _COMMANDS_FOR_BROKEN_PROFILE = frozenset(
     ["settings", "doctor", "diagnose", "history", "init", "matrix", "report", "restore", "verify"]
 )
+_VERSION_KEY = "torch.version"
 _INSTALLING_TASKS = frozenset({"build", "install", "explain", "doctor"})
+_PLANNING_TASKS = _INSTALLING_TASKS | {"lock", "matrix", "bundle", *STAGE_VERBS}
 _ALWAYS_OPTIONS = frozenset({"-a", "--always-execute"})
 _HELP_OPTIONS = frozenset({"--help", "-h"})
 _STATUS_OPTION = re.compile(r"--st|-\w*s")  # doit list --status; doit accepts abbreviations
@@ -209,7 +249,8 @@ def _create_session(
     root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]
 ) -> tuple[Session, SelectedProfile]:
     runs = not _is_read_only_command(argv)
-    opened = open_profile(root, profile, environ, host_of=partial(host_probe.read_host, run=runs))
+    host_of = partial(host_probe.read_host, run=runs)
+    opened = open_profile(root, profile, environ, host_of=host_of, ask=runs and _plans_build(argv))
     layout, settings = opened.layout, opened.loaded.settings
     if _needs_install_check(argv):
         from tasks.stages.install.target_interpreter_io import check_install_target  # noqa: PLC0415 - only for an installation
@@ -287,6 +328,15 @@ def _needs_install_check(argv: Sequence[str]) -> bool:
         return False
     tasks = {word for word in words if word != "run" and not word.isdigit()}  # not the 4 of `-n 4`
     return not tasks or not tasks.isdisjoint(_INSTALLING_TASKS)
+
+
+def _plans_build(argv: Sequence[str]) -> bool:
+    """Return True if a requested task plans, explains or locks a build."""
+    words = _list_positional_words(argv)
+    if words and words[0] in _NON_BUILDING_COMMANDS:
+        return False
+    kinds = {word.partition(":")[0] for word in words if word != "run" and not word.isdigit()}
+    return not kinds or not kinds.isdisjoint(_PLANNING_TASKS)
 
 
 def _list_positional_words(argv: Sequence[str]) -> list[str]:

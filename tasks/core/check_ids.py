@@ -6,7 +6,7 @@ _MachineCheck = Literal["settings", "os", "python", "uv", "git"]
 _ToolCheck = Literal["compiler", "visual-studio", "windows-sdk", "toolkit", "torch-checks"]
 _BuildCheck = Literal["submodules", "conflicts", "cards", "targets", "driver", "cmake", "ninja"]
 _DiskCheck = Literal["known-bad", "disk", "filesystem", "memory", "swap", "paths", "long-paths"]
-_HostCheck = Literal["locale", "variables", "proxies", "index", "git-hosts", "workers"]
+_HostCheck = Literal["locale", "variables", "proxies", "index", "knowledge", "git-hosts", "workers"]
 _FolderCheck = Literal["leftovers", "torch-shadow", "names", "trust"]
 # In the order in which `doit doctor` shows the checks
 CheckId = Literal[_MachineCheck, _ToolCheck, _BuildCheck, _DiskCheck, _HostCheck, _FolderCheck]

@@ -110,6 +110,10 @@ class Host:
     pinned: bool = False
 
 
+# The facts that this checkout has read from package indexes and toolkits, for all profiles
+FACT_STORE_PATH = "build/.facts.json"
+
+
 def compute_build_folder(root: PurePath, profile: str) -> PurePath:
     """Return the build directory of a profile or of a matrix entry (`NAME@ENTRY`)."""
     return root / "build" / profile.replace("@", ".")  # @ is special in package tools

@@ -66,7 +66,8 @@ class Resolution:
 
     `torch` is the release without local version. `cuda` is the CUDA release of torch ("13.2"),
     `None` for a CPU torch. `index` is the package index of a prebuilt torch, "" for the default.
-    `extensions` is True if an extension or companion package is built against torch.
+    `extensions` is True if an extension or companion package is built against torch. `facts` says
+    where facts come from that are not recorded: from a wheel, from a toolkit, or assumed.
     """
 
     system: System
@@ -82,6 +83,7 @@ class Resolution:
     index: str = ""
     extensions: bool = False
     machine: str = ""
+    facts: tuple[str, ...] = ()
 
     @property
     def needs_compiler(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING
 
 from tasks.core.check_ids import ALL_CHECK_IDS, CHECK_IDS, CheckId
@@ -12,7 +13,9 @@ from tasks.doctor import check_result, compatibility_checks, folder_checks, mach
 from tasks.doctor.check_result import report_ok, report_problem, report_unchecked, report_warning
 from tasks.doctor.host_facts import ProbeRequest, RequiredUrl
 from tasks.knowledge.mirrors import apply_index_mirror, apply_mirror
+from tasks.knowledge.read_facts import MAX_FACT_AGE_DAYS
 from tasks.knowledge.resource_estimates import ALL_PLACES
+from tasks.knowledge.torch_releases import find_newer_releases
 from tasks.settings.compile_workers import DISTRIBUTOR_PROGRAMS, build_distribution_settings
 
 if TYPE_CHECKING:
@@ -113,6 +116,22 @@ def check_network(s: HostFacts, profile: Profile | None, _: Knowledge) -> Result
         yield report_ok("git-hosts", "no source comes from a git host")
 
 
+def check_knowledge(s: HostFacts, _: Profile | None, knowledge: Knowledge) -> Results:
+    """Check `knowledge`: whether the recorded facts are old and the index has newer releases."""
+    if not s.today:
+        yield report_unchecked("knowledge")
+        return
+    days = (date.fromisoformat(s.today) - date.fromisoformat(knowledge.date)).days
+    message = f"the facts about PyTorch and CUDA were recorded on {knowledge.date}"
+    newer = ", ".join(find_newer_releases(knowledge))
+    if days <= MAX_FACT_AGE_DAYS or not newer:
+        yield report_ok("knowledge", message)
+        return
+    message += f", {days} days ago; {knowledge.read.index} has {newer}"
+    hint = check_result.format_command("git pull", "torchyard reads their facts; to update it:")
+    yield report_warning("knowledge", message, hint)
+
+
 def _check_index(found: RequiredUrl) -> CheckResult:
     url = found.url + (f" (mirror of {found.instead_of})" if found.instead_of else "")
     if found.answers:
@@ -204,6 +223,7 @@ _CHECKS = (
     folder_checks.check_folders,
     folder_checks.check_leftovers,
     check_network,
+    check_knowledge,
     check_workers,
     folder_checks.check_write_access,
 )

@@ -202,6 +202,7 @@ class HostFacts:
     `setuptools` must be in the build environment. `without_cuda` are the extensions without CUDA
     sources. `reach` has the required URLs. `hands_on` is the program that sends compilations to the
     `workers`. `proxies` maps each proxy variable to HOST:PORT, or to "" for values without a host.
+    `today` is the date, "2026-11-26".
     """
 
     host: Host
@@ -239,3 +240,4 @@ class HostFacts:
     shadows: tuple[ShadowingTorch, ...] | None = None
     installed: tuple[InstalledExtension, ...] | None = None
     environ: Mapping[str, str] | None = None
+    today: str = ""

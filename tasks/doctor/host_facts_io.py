@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path, PurePath
 from typing import Any
@@ -319,6 +320,7 @@ _READERS: _Readers = {
     "wsl": (set(), _is_wsl),
     "environ": (set(), lambda _: {key: os.environ[key] for key in VARIABLES if key in os.environ}),
     "memory": ({"memory", "swap"}, _measure_memory),
+    "today": ({"knowledge"}, lambda _: datetime.now(UTC).date().isoformat()),
     "encoding": ({"locale"}, lambda _: locale.getencoding()),
     "proxies": ({"proxies"}, lambda _: _read_proxies()),
     "uv": ({"uv"}, lambda _: Tool(environments.find_uv() or "")),

@@ -63,6 +63,7 @@ class FinishedBuild:
             platform=platform,
             strategy=self.choice.strategy,
             release=self.choice.torch.partition("+")[0],
+            facts=self.choice.facts,
             torch=self._lock_torch(),
             extensions={job.name: self._lock_extension(job) for job in self.extensions},
             packages=self._lock_group("deps"),

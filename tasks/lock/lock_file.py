@@ -69,6 +69,8 @@ class LockSection(StrictModel, frozen=True):
     strategy: Literal["source", "prebuilt", "existing"]
     release: str
     """The release of torch, without its local part."""
+    facts: tuple[str, ...] = ()
+    """Where facts came from that were not recorded. For information: it is not compared."""
     torch: LockedInputs = LockedInputs()
     extensions: dict[str, LockedInputs] = {}
     """The extensions and companion packages by name."""
@@ -169,7 +171,8 @@ def compare_sections(locked: LockSection, now: LockSection) -> Iterator[str]:
 
     Packages are compared by version, and by digest only if the versions are equal.
     """
-    yield from _compare_values(dump_section(locked), dump_section(now), "")
+    before, after = (structs.replace(section, facts=()) for section in (locked, now))
+    yield from _compare_values(dump_section(before), dump_section(after), "")
 
 
 def _compare_values(before: Any, after: Any, key: str) -> Iterator[str]:

@@ -75,6 +75,17 @@ def load_pinned_plan(
     return PinnedPlan(bundle_archive_io.redirect_plan(plan, bundle, folder), section, bundle)
 
 
+def find_locked_release(settings: Settings, root: Path, profile: str) -> str:
+    """Return the torch release of a profile in torchyard.lock, "" if there is none."""
+    path = root / LOCK_NAME
+    if not settings.lock or not path.is_file():
+        return ""
+    from tasks.lock.lock_file import parse_section  # noqa: PLC0415 - most have no lock
+
+    section = parse_section(read_yaml_text(path, LOCK_NAME), profile)
+    return section.release if section and section.strategy != "existing" else ""
+
+
 def activate_sources(settings: Settings, layout: Layout, pinned: PinnedPlan) -> None:
     """Activate the bundle or the mirrors for this process. Must run before any download."""
     if settings.offline and pinned.bundle:

@@ -124,6 +124,7 @@ def _build_headline(
         ("target", f"{archs}: {choice.targets_why}"),
         ("torch", f"{choice.torch} ({cuda})"),
     ]
+    lines += [("facts", "; ".join(choice.facts))] if choice.facts else []
     jobs = {stage.kind: stage.job for stage in stages}
     if source := jobs.get("source"):
         ref = f" at {source.ref}" if source.kind == "git" else ""

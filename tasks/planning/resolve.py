@@ -1,19 +1,28 @@
 """Resolve settings, host and knowledge to a `Resolution`: targets, strategy, torch and toolkit."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+
+from msgspec import structs
 
 from tasks.core.errors import KnowledgeError, SettingsError, redact_secrets
 from tasks.core.model import Arch, Host, Interpreter, Strategy
 from tasks.core.resolution import Resolution, ToolkitResolution, UnsatisfiableError
 from tasks.knowledge import Knowledge, cuda_toolkits, torch_releases
-from tasks.knowledge.versions import find_release_channel, format_published_version
+from tasks.knowledge.facts import Release
+from tasks.knowledge.versions import (
+    find_release_channel,
+    format_published_version,
+    parse_version_numbers,
+)
 from tasks.planning.target_resolution import (
     convert_errors,
     find_targets,
     require_arch_support,
     require_consistent_use_cuda,
     resolve_toolkit,
+    select_compiled_targets,
 )
 from tasks.settings.schema import Settings
 from tasks.stages.companions import needs_companion_build
@@ -32,11 +41,13 @@ def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Re
 
 def resolve_without_suggestions(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
     """Return the resolution. An `UnsatisfiableError` has no suggestions for other settings."""
+    settings = resolve_torch_version(settings, host, knowledge)
     strategy = settings.torch.strategy
     if strategy != "auto":
         return resolve_strategy(strategy, settings, host, knowledge)
     if reason := find_source_reason(settings):
         return resolve_strategy("source", settings, host, knowledge, reason)
+    _require_published_release(knowledge, settings.torch.version)
     targets, _ = find_targets(settings, host, knowledge)
     try:
         _find_prebuilt_torch(settings, host, knowledge, targets)
@@ -60,15 +71,19 @@ def resolve_strategy(
     why: str = "requested in torch.strategy",
 ) -> Resolution:
     """Return the resolution for `strategy`. `why` is recorded as the reason for a source build."""
+    settings = resolve_torch_version(settings, host, knowledge)
     targets, targets_why = find_targets(settings, host, knowledge)
+    compiled = select_compiled_targets(knowledge, targets)
     match strategy:
         case "existing":
             torch = _find_existing_torch(host.python)
         case "prebuilt":
             torch = _find_prebuilt_torch(settings, host, knowledge, targets)
         case "source":
+            targets = compiled.archs
             cuda = _select_source_cuda(settings, host, knowledge, targets)
             torch = _TorchCandidate(why, settings.torch.version, cuda)
+    targets = compiled.archs
     if targets and torch.cuda is None and strategy == "existing":
         targets, targets_why = (), f"the torch in {host.python.path} was built without CUDA"
     resolution = Resolution(
@@ -77,7 +92,7 @@ def resolve_strategy(
         strategy_why=torch.why,
         targets=targets,
         targets_why=targets_why,
-        ptx=settings.target.ptx,
+        ptx=settings.target.ptx or compiled.ptx,
         torch=torch.version,
         cuda=torch.cuda if targets else None,
         toolkit=ToolkitResolution("none", why="a CPU build needs none"),
@@ -95,7 +110,64 @@ def resolve_strategy(
         cuda = toolkit.version if is_built else resolution.cuda
         resolution = replace(resolution, toolkit=toolkit, cuda=cuda)
     require_arch_support(settings, knowledge, resolution)
-    return resolution
+    facts = (*_list_fact_origins(knowledge, resolution), *(compiled.notes if targets else ()))
+    return replace(resolution, facts=facts)
+
+
+def _list_fact_origins(knowledge: Knowledge, choice: Resolution) -> Iterator[str]:
+    """Yield where the facts about torch and the toolkit come from, unless they are recorded."""
+    read, origins = knowledge.read, {}
+    reason = f"{read.index} does not have it" if read.versions else "the index was not asked"
+    with suppress(KnowledgeError):
+        release = torch_releases.find_release(knowledge, choice.torch)
+        origins[f"torch {choice.torch}"] = release.origin
+    if cuda := choice.toolkit.version:
+        with suppress(KnowledgeError):
+            origins[f"CUDA {cuda}"] = cuda_toolkits.find_toolkit(knowledge, cuda).origin
+    for subject, origin in origins.items():
+        doubt = f", because {read.problem or reason}" if origin.startswith("assumed") else ""
+        if origin:
+            yield f"{subject}: {origin}{doubt}"
+
+
+def resolve_torch_version(settings: Settings, host: Host, knowledge: Knowledge) -> Settings:
+    """Return the settings with a release in torch.version in place of `auto`.
+
+    This is the newest release with an official wheel for the targets, the platform and the Python,
+    or for a source build the newest release that supports the Python. If there is none, it is the
+    newest release. Releases that the package index lacks are left out if the index was asked.
+    """
+    if settings.torch.version != "auto":
+        return settings
+    versions = list_versions(knowledge)
+    requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
+    platform = (host.system, host.machine, requested_cuda, host.python.version)
+    strategy, chosen = settings.torch.strategy, versions[0]
+    with suppress(SettingsError):
+        targets, _ = find_targets(settings, host, knowledge)
+        for version in versions:
+            if strategy == "source" or find_source_reason(settings):
+                release = torch_releases.find_release(knowledge, version)
+                is_usable = torch_releases.is_python_supported(release, host.python.version)
+            else:
+                query = (knowledge, version, targets, *platform)
+                is_usable = torch_releases.select_official_wheel(*query) is not None
+            if is_usable:
+                chosen = version
+                break
+    torch = structs.replace(settings.torch, version=chosen)
+    return structs.replace(settings, torch=torch)
+
+
+def list_versions(knowledge: Knowledge) -> list[str]:
+    """Return the torch releases that `auto` can choose from, newest first.
+
+    These are releases whose facts were recorded or read. If the package index was asked, it must
+    have the release.
+    """
+    known = {release.patch for release in knowledge.releases.values()} | {*knowledge.read_releases}
+    published = known & {*knowledge.read.versions} or known
+    return sorted(published, key=parse_version_numbers, reverse=True)
 
 
 def _resolve_optional_toolkit(
@@ -153,12 +225,16 @@ def _find_prebuilt_torch(
     requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
     if index != "auto":
         cuda = requested_cuda if targets else None
+        with convert_errors("torch.version", UnsatisfiableError):
+            release = torch_releases.find_release(knowledge, version)
         if targets and not cuda:
-            with convert_errors("torch.version", UnsatisfiableError):
-                cuda = torch_releases.find_release(knowledge, version).pypi_cuda
+            cuda = release.pypi_cuda
+        _require_published_release(knowledge, version)
+        _require_read_code(knowledge, release, targets, host)
         _require_supported_python(knowledge, version, host.python)
         return _TorchCandidate(f"from {redact_secrets(index)}", version, cuda, index)
     platform = (host.system, host.machine, requested_cuda, host.python.version)
+    _require_published_release(knowledge, version)
     with convert_errors("torch.version", UnsatisfiableError):
         wheel = torch_releases.select_official_wheel(knowledge, version, targets, *platform)
     if wheel is None:
@@ -166,6 +242,35 @@ def _find_prebuilt_torch(
         hint = "choose other GPUs in target.gpus: no known release has a wheel for these"
         raise UnsatisfiableError(reason, location="torch", hint=hint)
     return _TorchCandidate(wheel.why, format_published_version(version), wheel.cuda, wheel.index)
+
+
+def _require_published_release(knowledge: Knowledge, version: str) -> None:
+    """Raise `UnsatisfiableError` for an unknown release that the package index does not have."""
+    published = knowledge.read.versions
+    with convert_errors("torch.version", UnsatisfiableError):
+        release = torch_releases.find_release(knowledge, version)
+    is_unknown = release.origin.startswith("assumed") and not release.channel
+    if is_unknown and published and version not in published:
+        message = f"torch {version} is not on {knowledge.read.index}, whose newest is "
+        message += published[-1]
+        hint = f'set torch.version: "{published[-1]}"'
+        raise UnsatisfiableError(message, location="torch.version", hint=hint)
+
+
+def _require_read_code(
+    knowledge: Knowledge, release: Release, targets: tuple[Arch, ...], host: Host
+) -> None:
+    """Raise `UnsatisfiableError` if a wheel that was read has no code for a target."""
+    if not release.origin.startswith("read"):
+        return
+    platform = (host.system, host.machine, release.pypi_cuda)
+    for wheel in torch_releases.list_platform_wheels(release, *platform):
+        if missing := torch_releases.list_uncovered_archs(knowledge, wheel, targets):
+            archs = ", ".join(map(str, sorted(wheel.archs)))
+            message = f"torch {release.patch} of {knowledge.read.index} holds code for {archs}, "
+            message += f"not for {', '.join(map(str, missing))}"
+            hint = "choose another torch.version, or set torch.strategy: source"
+            raise UnsatisfiableError(message, location="torch", hint=hint)
 
 
 def _select_source_cuda(

@@ -23,7 +23,11 @@ from tasks.knowledge.minimum_versions import find_too_old_versions
 from tasks.knowledge.torch_releases import find_release, list_nearest_releases
 from tasks.knowledge.versions import parse_major_minor
 from tasks.planning.resolve import find_source_reason, resolve_without_suggestions
-from tasks.planning.target_resolution import CUDA_ARCHIVE_URL, find_targets
+from tasks.planning.target_resolution import (
+    CUDA_ARCHIVE_URL,
+    find_targets,
+    select_compiled_targets,
+)
 from tasks.settings.schema import Settings
 
 
@@ -160,7 +164,8 @@ def _list_toolkit_versions(trial: WhatIf) -> list[str]:
         targets, _ = find_targets(trial.settings, trial.host, trial.knowledge)
     except TorchyardError:
         return []
-    capable = list_capable_toolkits(trial.knowledge, targets)
+    compiled = select_compiled_targets(trial.knowledge, targets)
+    capable = list_capable_toolkits(trial.knowledge, compiled.archs)
     versions = sorted(capable, key=lambda cuda: cuda != requested)
     return versions if requested == "auto" else ["auto", *versions]
 
@@ -389,7 +394,8 @@ def _has_any_support(trial: WhatIf) -> bool:
     knowledge = trial.knowledge
     try:
         targets, _ = find_targets(trial.settings, trial.host, knowledge)
-        has_toolkit = bool(list_capable_toolkits(knowledge, targets))
+        compiled = select_compiled_targets(knowledge, targets)
+        has_toolkit = bool(list_capable_toolkits(knowledge, compiled.archs))
     except TorchyardError:
         return False
     wheels = (wheel for release in knowledge.releases.values() for wheel in release.wheels)

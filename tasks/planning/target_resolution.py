@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from tasks.core.errors import KnowledgeError, SettingsError
 from tasks.core.model import Arch, Host
 from tasks.core.resolution import Resolution, ToolkitResolution, UnsatisfiableError
 from tasks.knowledge import Knowledge, arch_lists, machine_code_rules
 from tasks.knowledge.cuda_toolkits import can_compile_arch, find_toolkit, require_toolkit
-from tasks.knowledge.gpus import resolve_gpu, shorten_gpu_name
+from tasks.knowledge.gpus import find_only_machine, resolve_gpu, shorten_gpu_name
 from tasks.knowledge.torch_releases import format_platform, normalize_machine
 from tasks.knowledge.versions import format_major_minor
 from tasks.settings.schema import Build, Settings
@@ -56,6 +57,46 @@ def find_targets(
     return tuple(sorted({fact.arch for fact in facts})), why
 
 
+@dataclass(frozen=True)
+class CompiledTargets:
+    """The archs to compile for. `ptx` is True if a target runs only PTX.
+
+    `notes` has a sentence for each target that no known toolkit compiles for.
+    """
+
+    archs: tuple[Arch, ...]
+    ptx: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def select_compiled_targets(knowledge: Knowledge, targets: tuple[Arch, ...]) -> CompiledTargets:
+    """Replace each target that is newer than the archs of all known toolkits.
+
+    A GPU with a new minor version runs code for a lower minor version. A GPU with a new major
+    version runs PTX of the newest arch, which its driver compiles.
+    """
+    made = {arch for kit in knowledge.toolkits.values() for arch in kit.makes if not arch.suffix}
+    shared = {arch for arch in made if not find_only_machine(knowledge, arch)[0]}
+    known = {arch for family in knowledge.families for arch in family.archs}
+    archs, ptx, notes = set[Arch](), False, []
+    for arch in targets:
+        lower = max((one for one in shared if one < arch and one.major == arch.major), default=None)
+        if arch.suffix or arch in made or not (lower or arch > max(made)):
+            archs.add(arch)
+            if arch > max(known):
+                notes.append(f"untested: {arch} is newer than the known GPUs")
+            continue
+        reason = f"no known CUDA toolkit compiles for {arch}"
+        if lower:
+            archs.add(lower)
+            notes.append(f"untested: {reason}, which runs code for {lower}")
+        else:
+            archs.add(max(shared))
+            ptx = True
+            notes.append(f"untested: {reason}; its driver compiles PTX of {max(shared)}")
+    return CompiledTargets(tuple(sorted(archs)), ptx, tuple(notes))
+
+
 _TORCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
 _CMAKE_VARIABLES = {"CUDAARCHS", "CMAKE_CUDA_ARCHITECTURES"}
 
@@ -85,7 +126,7 @@ def _require_extension_arch(
 
     Raises `UnsatisfiableError` if another torch release can, `SettingsError` if no release can.
     """
-    is_supported = machine_code_rules.is_extension_arch_supported
+    is_supported = arch_lists.is_extension_arch_supported
     try:
         arch_lists.format_torch_archs(knowledge, choice.torch, [arch])
     except KnowledgeError as error:
@@ -175,10 +216,21 @@ def resolve_toolkit(
         why = f"CUDA {matching[0].version} is at {home}"
         return ToolkitResolution("system", required, home, why)
     if provider != "system" and find_toolkit(knowledge, required).pypi:
+        _require_published_toolkit(knowledge, required)
         return ToolkitResolution("pypi", required, "", f"CUDA {required} from Python packages")
     installed = ", ".join(f"{toolkit.version} at {toolkit.home}" for toolkit in host.toolkits)
     message = f"CUDA {required} is needed and is not on this machine (found: {installed or 'none'})"
     raise UnsatisfiableError(message, location="toolkit", hint=_OTHER_TORCH_HINT)
+
+
+def _require_published_toolkit(knowledge: Knowledge, cuda: str) -> None:
+    """Raise `UnsatisfiableError` for an unknown CUDA release that the package index lacks."""
+    published = knowledge.read.cuda_versions
+    if not find_toolkit(knowledge, cuda).origin or not published or cuda in published:
+        return
+    message = f"CUDA {cuda} is not on this machine and not on {knowledge.read.index}, "
+    message += f"whose newest is {published[-1]}"
+    raise UnsatisfiableError(message, location="toolkit.version", hint=_OTHER_TORCH_HINT)
 
 
 def _resolve_path_toolkit(
@@ -205,7 +257,5 @@ def _require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arc
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:
         # Suggest no other toolkit: this torch may not build with a toolkit for these targets
-        release = format_major_minor(cuda)
-        missing_hint = f"add an entry for CUDA {release} to config/knowledge/toolkits.yaml"
-        hint = _OTHER_TORCH_HINT if release in knowledge.toolkits else missing_hint
+        hint = _OTHER_TORCH_HINT if format_major_minor(cuda) in knowledge.toolkits else error.hint
         raise UnsatisfiableError(error.message, location="toolkit.version", hint=hint) from error

@@ -247,8 +247,10 @@ class Torch(Section, frozen=True):
     """`prebuilt` takes an official wheel, `source` builds one, `existing` uses the one that
     `python` already has; `auto` is prebuilt where an official wheel holds code for every target,
     else source."""
-    version: Annotated[str, Meta(pattern=values.RELEASE_PATTERN)] = "2.15.0"
-    """The release, without a local part; with `source.path`, where nothing is said, the tree's."""
+    version: Annotated[str, Meta(pattern=values.RELEASE_PATTERN)] = "auto"
+    """The release without a local part ("2.15.0"). `auto` is the release in torchyard.lock, else
+    the version of the tree in `source.path`, else the newest release that the package index has
+    with code for every target."""
     index: values.UserPath = "auto"
     """Package index for a prebuilt torch: a URL or a folder of wheels; `auto`: one that has it."""
     local: Annotated[str, Meta(pattern=values.LOCAL_PART_PATTERN)] | None = None

@@ -18,7 +18,7 @@ MODULE_PATTERN = r"^[A-Za-z_][\w.]*\Z"
 SWITCH_PATTERN = r"^(USE|BUILD)_[A-Z0-9_]+\Z"
 VARIABLE_PATTERN = r"^[A-Za-z_]\w*\Z"
 HEADER_PATTERN = r"^[\w./+-]+\Z"
-RELEASE_PATTERN = r"^\d+\.\d+\.\d+[a-z0-9.]*\Z"
+RELEASE_PATTERN = r"^(auto|\d+\.\d+\.\d+[a-z0-9.]*)\Z"
 CUDA_PATTERN = r"^(auto|\d+\.\d+)\Z"
 PYTHON_PATTERN = r"^\d+\.\d+(\.\d+)?\Z"
 GPU_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9 ._/()-]*\Z"
@@ -43,7 +43,7 @@ PATTERN_HINTS = {
     SWITCH_PATTERN: "write USE_NAME or BUILD_NAME, in capitals; other variables go into build.env",
     VARIABLE_PATTERN: "write the name of a variable: letters, digits and _",
     HEADER_PATTERN: 'write a header as it is included, such as "cfloat"',
-    RELEASE_PATTERN: 'write a whole release without a local part, such as "2.15.0"',
+    RELEASE_PATTERN: 'write auto, or a whole release without a local part, such as "2.15.0"',
     CUDA_PATTERN: 'write auto, or major and minor, such as "13.2"',
     PYTHON_PATTERN: 'write a version, such as "3.12"',
     GPU_PATTERN: 'write the name of a GPU or its capability, such as "RTX 5090" or "12.0"',

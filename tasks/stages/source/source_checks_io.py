@@ -10,7 +10,7 @@ from msgspec import structs
 from packaging.version import Version
 
 from tasks.core.errors import SettingsError
-from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LoadedSettings
+from tasks.settings.loaded_settings import LoadedSettings
 from tasks.settings.schema import Settings
 
 VERSION_FILE = "version.txt"
@@ -105,10 +105,9 @@ _VERSION_KEY = "torch.version"
 
 
 def apply_tree_version(loaded: LoadedSettings, root: Path) -> LoadedSettings:
-    """Return the settings with torch.version from the local tree, unless the user set that key."""
+    """Return the settings with torch.version from the local tree, unless the user set a version."""
     settings, tree = loaded.settings, _find_local_tree(loaded.settings, root)
-    is_default = loaded.origin.get(_VERSION_KEY, "").startswith(DEFAULTS_PREFIX)
-    if not tree or not is_default:
+    if not tree or settings.torch.version != "auto":
         return loaded
     file, text = tree / VERSION_FILE, ""
     tree_version = read_tree_release(tree)

@@ -1,0 +1,232 @@
+"""Read the facts about unknown releases and toolkits, and keep them for later commands.
+
+A wheel is read once: its facts are stored with its sha256. The package index is asked again after
+a day if torch.version is `auto`, and if it lacked the requested version.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from msgspec import structs
+
+from tasks.core.errors import FetchError, KnowledgeError, SettingsError
+from tasks.core.model import Host
+from tasks.core.package_files import IndexFile, PackageIndex
+from tasks.knowledge import Knowledge
+from tasks.knowledge.cuda_toolkits import find_toolkit
+from tasks.knowledge.read_facts import MAX_FACT_AGE_DAYS, ReadFacts, Row
+from tasks.knowledge.release_rows import (
+    find_companion_release,
+    list_minor_releases,
+    list_releases,
+    read_release,
+)
+from tasks.knowledge.torch_releases import find_release, normalize_machine
+from tasks.knowledge.versions import parse_major_minor
+from tasks.planning.resolve import resolve_torch_version
+from tasks.planning.target_resolution import find_targets, select_compiled_targets
+from tasks.settings.schema import Settings
+from tasks.system import fact_store
+from tasks.system.fact_store import FactStore
+from tasks.system.hardware import toolkit_probe
+from tasks.system.network.package_index import open_package_index
+
+_READ_TIMEOUT, _TIME_LIMIT = 5.0, 60.0  # seconds for each answer, and for all
+_MAX_AGE = timedelta(days=1)  # of the list of releases, for torch.version: auto
+_MAX_NEW_RELEASES = 5  # that are read to find the newest with code for the targets
+_FIRST_PACKAGED_MAJOR = 13  # the first CUDA whose packages on PyPI have nvcc
+_LIBRARIES = ("torchvision", "torchaudio")
+
+
+@dataclass
+class FactReader:
+    """Reads the facts that a profile needs and nobody has recorded."""
+
+    root: Path
+    settings: Settings
+    host: Host
+    knowledge: Knowledge
+    store: FactStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = fact_store.read_store(self.root)
+
+    def load(self) -> ReadFacts:
+        """Return the stored facts, without the network and without starting a program."""
+        return fact_store.select_facts(self.store, self.settings, self.host, self.knowledge)
+
+    def update(self, max_age: timedelta | None = _MAX_AGE) -> ReadFacts:
+        """Return the stored facts, and read what is missing from toolkits and the package index.
+
+        `max_age` is for the list of releases on the index, which torch.version: auto needs; None
+        accepts any stored list. If the index does not answer, `problem` says why.
+        """
+        self._read_installed_toolkits()
+        facts = self.load()
+        if self.settings.offline:
+            return structs.replace(facts, problem="the setting offline is used")
+        if not self._should_ask(facts, max_age):
+            return facts
+        try:
+            facts = self._ask_index(facts)
+        except (FetchError, OSError) as error:
+            return structs.replace(facts, problem=str(getattr(error, "message", error)))
+        indexes = {**self.store.indexes, self._find_index(): facts}
+        self._save(structs.replace(self.store, indexes=indexes))
+        return self.load()
+
+    def _save(self, store: FactStore) -> None:
+        self.store = store
+        fact_store.write_store(self.root, store)
+
+    def _read_installed_toolkits(self) -> None:
+        rows = {
+            key: row
+            for kit in fact_store.list_new_toolkits(self.host, self.knowledge)
+            if (key := fact_store.identify_toolkit(kit)) not in self.store.toolkits
+            and (row := toolkit_probe.read_installed_toolkit(kit))
+        }
+        if rows:
+            toolkits = {**self.store.toolkits, **rows}
+            self._save(structs.replace(self.store, toolkits=toolkits))
+
+    def _find_index(self) -> str:
+        return fact_store.find_torch_index(self.settings, self.knowledge)
+
+    def _should_ask(self, facts: ReadFacts, max_age: timedelta | None) -> bool:
+        recorded = datetime.fromisoformat(self.knowledge.date).replace(tzinfo=UTC)
+        is_old = datetime.now(UTC) - recorded > timedelta(days=MAX_FACT_AGE_DAYS)
+        if self._find_new_cuda(facts) or (is_old and _is_older(facts.date, max_age)):
+            return True
+        if self.settings.torch.strategy == "existing":
+            return False
+        if self.settings.torch.version == "auto":
+            return _is_older(facts.date, max_age)
+        return self._is_new_release(facts, self.settings.torch.version)
+
+    def _is_new_release(self, facts: ReadFacts, version: str) -> bool:
+        """Return True for a final release that is neither recorded nor read."""
+        try:
+            release = find_release(replace(self.knowledge, read=facts), version)
+        except KnowledgeError:
+            return False
+        return release.origin.startswith("assumed") and not release.channel
+
+    def _find_new_cuda(self, facts: ReadFacts) -> str:
+        """Return a requested CUDA release whose packages nobody has read, or ""."""
+        toolkit, cuda = self.settings.toolkit, self.settings.toolkit.version
+        is_installed = any(kit.release == cuda for kit in self.host.toolkits)
+        if cuda == "auto" or is_installed or toolkit.provider in {"system", "path"}:
+            return ""
+        return cuda if self._is_new_cuda(facts, cuda) else ""
+
+    def _is_new_cuda(self, facts: ReadFacts, cuda: str) -> bool:
+        try:
+            kit = find_toolkit(replace(self.knowledge, read=facts), cuda)
+        except KnowledgeError:
+            return False
+        is_packaged = kit.pypi or parse_major_minor(cuda)[0] < _FIRST_PACKAGED_MAJOR
+        return kit.origin.startswith("assumed") or not is_packaged
+
+    def _ask_index(self, facts: ReadFacts) -> ReadFacts:
+        """Return the facts with the releases on the index, and the rows of those that matter."""
+        limit = time.monotonic() + _TIME_LIMIT
+        place = self._find_index()
+        index = open_package_index(place, timeout=_READ_TIMEOUT, deadline=limit)
+        wheels = index.list_files("torch")
+        cuda_files = index.list_files("cuda-toolkit")
+        facts = structs.replace(
+            facts,
+            versions=list_releases(wheels),
+            cuda_versions=list_minor_releases(cuda_files),
+            index=index.url,
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            releases=_drop_replaced(facts.releases, wheels),
+        )
+        for version in self._list_new_releases(facts):
+            if row := self._read_release(index, wheels, version):
+                facts = structs.replace(facts, releases={**facts.releases, version: row})
+            if self._resolve_version(facts) == version:
+                break
+        for cuda in self._list_new_cudas(facts):
+            if row := toolkit_probe.read_published_toolkit(index, cuda_files, cuda, self.host):
+                facts = structs.replace(facts, toolkits={**facts.toolkits, cuda: row})
+        return facts
+
+    def _list_new_releases(self, facts: ReadFacts) -> list[str]:
+        """Return the releases to read, in the order of preference."""
+        version = self.settings.torch.version
+        candidates = [version] if version != "auto" else [*reversed(facts.versions)]
+        new = [one for one in candidates if self._is_new_release(facts, one)]
+        if version != "auto":
+            new = new if version in facts.versions else self._list_nearest(facts, version)
+            return [one for one in new if self._is_new_release(facts, one)]
+        recorded = next((one for one in candidates if one not in new), None)
+        newer = candidates[: candidates.index(recorded)] if recorded else candidates
+        return [one for one in newer if one in new][:_MAX_NEW_RELEASES]
+
+    def _list_nearest(self, facts: ReadFacts, version: str) -> list[str]:
+        """Return the published release to suggest in place of an unpublished one."""
+        minor = [
+            one for one in facts.versions if parse_major_minor(one) == parse_major_minor(version)
+        ]
+        return [*(minor or facts.versions)][-1:]
+
+    def _resolve_version(self, facts: ReadFacts) -> str:
+        knowledge = replace(self.knowledge, read=facts)
+        return resolve_torch_version(self.settings, self.host, knowledge).torch.version
+
+    def _read_release(
+        self, index: PackageIndex, wheels: tuple[IndexFile, ...], version: str
+    ) -> Row | None:
+        machine = normalize_machine(self.host.machine)
+        # the wheel for Linux names the CUDA of PyPI; the wheel for Windows there has none
+        platforms = [("linux", "x86_64"), (self.host.system, machine), ("linux", "aarch64")]
+        row = read_release(index, wheels, version, platforms, self.host.python.minor)
+        for name in _LIBRARIES if row else ():
+            if row and name in self.settings.companions:
+                release = find_companion_release(index, name, version)
+                specifier = {name: f"=={release}"} if release else {}
+                row = row | {"companions": {**row.get("companions", {}), **specifier}}
+        return row
+
+    def _list_new_cudas(self, facts: ReadFacts) -> Iterator[str]:
+        """Yield the CUDA releases to read from the index.
+
+        These are the requested one, that of a new torch, and the newest if a target is newer than
+        all known toolkits.
+        """
+        knowledge = replace(self.knowledge, read=facts)
+        candidates = [self._find_new_cuda(facts)]
+        release = knowledge.read_releases.get(self._resolve_version(facts))
+        if release and self.settings.toolkit.version == "auto":
+            candidates.append(release.pypi_cuda)
+        try:
+            targets, _ = find_targets(self.settings, self.host, knowledge)
+        except SettingsError:
+            targets = ()
+        if facts.cuda_versions and select_compiled_targets(knowledge, targets).notes:
+            candidates.append(facts.cuda_versions[-1])
+        for cuda in dict.fromkeys(candidates):
+            if cuda in facts.cuda_versions and self._is_new_cuda(facts, cuda):
+                yield cuda
+
+
+def _is_older(date: str, max_age: timedelta | None) -> bool:
+    """Return True if there is no date, or if it is older than `max_age`."""
+    if not date or max_age is None:
+        return not date
+    return datetime.now(UTC) - datetime.fromisoformat(date) > max_age
+
+
+def _drop_replaced(releases: Mapping[str, Row], wheels: Iterable[IndexFile]) -> dict[str, Row]:
+    """Return the rows whose wheel is still on the index, with the same sha256."""
+    published = {(file.name, file.sha256) for file in wheels}
+    return {
+        version: row
+        for version, row in releases.items()
+        if all((one["file"], one["sha256"]) in published for one in row["evidence"])
+    }

@@ -1,0 +1,78 @@
+"""Store the facts that were read from package indexes and toolkits, and load them offline.
+
+The file is build/.facts.json of the checkout. It has the facts of each index, and the rows of
+installed toolkits.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from tasks.core.model import FACT_STORE_PATH, Host, InstalledToolkit
+from tasks.knowledge import Knowledge
+from tasks.knowledge.mirrors import apply_index_mirror, collect_mirror_replacements
+from tasks.knowledge.read_facts import ReadFacts
+from tasks.settings.schema import Settings
+from tasks.system import files
+from tasks.system.hardware.toolchain import build_nvcc_path, stamp_program
+from tasks.system.network.package_indexes import find_default_index
+
+_FORMAT = 1
+
+
+class FactStore(Struct, frozen=True):
+    """The content of the store. The keys of `toolkits` are from `identify_toolkit`."""
+
+    format: int = _FORMAT
+    indexes: dict[str, ReadFacts] = {}
+    toolkits: dict[str, dict[str, Any]] = {}
+
+
+def read_store(root: Path) -> FactStore:
+    """Return the stored facts. A missing, damaged or outdated file counts as empty."""
+    try:
+        store = msgspec.json.decode((root / FACT_STORE_PATH).read_bytes(), type=FactStore)
+    except (OSError, msgspec.DecodeError):
+        return FactStore()
+    return store if store.format == _FORMAT else FactStore()
+
+
+def write_store(root: Path, store: FactStore) -> None:
+    """Replace the stored facts."""
+    path = root / FACT_STORE_PATH
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write_atomic(path, msgspec.json.encode(store))
+
+
+def select_facts(
+    store: FactStore, settings: Settings, host: Host, knowledge: Knowledge
+) -> ReadFacts:
+    """Return the stored facts of the profile's index, and of the toolkits of this host."""
+    if not (store.indexes or store.toolkits):
+        return ReadFacts()
+    facts = store.indexes.get(find_torch_index(settings, knowledge), ReadFacts())
+    toolkits = dict(facts.toolkits)
+    for kit in list_new_toolkits(host, knowledge):
+        if row := store.toolkits.get(identify_toolkit(kit)):
+            toolkits[kit.release] = row
+    return structs.replace(facts, toolkits=toolkits)
+
+
+def find_torch_index(settings: Settings, knowledge: Knowledge) -> str:
+    """Return the URL or folder of the index to ask about torch, with the mirrors applied."""
+    index = settings.torch.index
+    place = find_default_index() if index == "auto" else index
+    presets = collect_mirror_replacements(settings.mirrors, knowledge)
+    return apply_index_mirror(place, {**presets, **settings.source.mirrors})
+
+
+def list_new_toolkits(host: Host, knowledge: Knowledge) -> list[InstalledToolkit]:
+    """Return the installed toolkits that the knowledge does not have."""
+    return [kit for kit in host.toolkits if kit.release not in knowledge.toolkits]
+
+
+def identify_toolkit(kit: InstalledToolkit) -> str:
+    """Return the folder and version of a toolkit, and what changes with its nvcc."""
+    return f"{kit.home} {kit.version} {stamp_program(build_nvcc_path(kit.home))}"
