@@ -75,13 +75,14 @@ def select_compiled_targets(knowledge: Knowledge, targets: tuple[Arch, ...]) -> 
     A GPU with a new minor version runs code for a lower minor version. A GPU with a new major
     version runs PTX of the newest arch, which its driver compiles.
     """
-    made = {arch for kit in knowledge.toolkits.values() for arch in kit.makes if not arch.suffix}
-    shared = {arch for arch in made if not find_only_machine(knowledge, arch)[0]}
+    toolkits = knowledge.toolkits.values()
+    cubins = {arch for kit in toolkits for arch in kit.makes if not arch.suffix}
+    shared = {arch for arch in cubins if not find_only_machine(knowledge, arch)[0]}
     known = {arch for family in knowledge.families for arch in family.archs}
     archs, ptx, notes = set[Arch](), False, []
     for arch in targets:
         lower = max((one for one in shared if one < arch and one.major == arch.major), default=None)
-        if arch.suffix or arch in made or not (lower or arch > max(made)):
+        if arch.suffix or arch in cubins or not (lower or arch > max(cubins)):
             archs.add(arch)
             if arch > max(known):
                 notes.append(f"untested: {arch} is newer than the known GPUs")

@@ -1,5 +1,6 @@
 """Plan the `wheel` stage from the settings and the resolution."""
 
+from contextlib import suppress
 from typing import Any
 
 from tasks.core.canonical_json import convert_to_json
@@ -17,10 +18,10 @@ RECIPE = 3
 
 def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Knowledge) -> Stage:
     """Return the stage that installs torch."""
-    try:
-        standard = find_release(knowledge, choice.torch).cxx_std
-    except KnowledgeError:
-        standard = None
+    standard = None
+    with suppress(KnowledgeError):
+        release = find_release(knowledge, choice.torch)
+        standard = None if release.origin.startswith("assumed") else release.cxx_std
     symbols = layout.build / "wheel-symbols.json"
     common: dict[str, Any] = {
         "reading": AbiReadOptions(standard, symbols, layout.abi_fingerprints),

@@ -100,8 +100,8 @@ class RangeFile(io.RawIOBase):
         target = memoryview(buffer).cast("B")
         if self._position >= self._size or not len(target):
             return 0
-        wanted = max(len(target), self.read_ahead)
-        start, block = self._load_block(self._position, self._position + wanted)
+        required = max(len(target), self.read_ahead)
+        start, block = self._load_block(self._position, self._position + required)
         offset = self._position - start
         piece = block[offset : offset + len(target)]
         target[: len(piece)] = piece

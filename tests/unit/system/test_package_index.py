@@ -19,7 +19,7 @@ import pytest
 
 from tasks.core.errors import FetchError
 from tasks.core.package_files import IndexFile
-from tasks.system.network import network_access, package_indexes, range_requests
+from tasks.system.network import network_access, package_index, package_indexes, range_requests
 from tasks.system.network.package_index import SimpleIndex, open_package_index
 from tests.support import smallwheels
 from tests.support.webserver import running
