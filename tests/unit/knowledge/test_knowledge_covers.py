@@ -12,13 +12,14 @@ from tasks.knowledge.machine_code_rules import MachineCode, can_run_code, find_d
 from tasks.knowledge.machine_code_rules import classify_compatibility as asked
 from tasks.knowledge.versions import parse_major_minor
 from tests.support.checkout import KNOWLEDGE
+from tests.support.newest import LATER_CUDA, NEWEST_TOOLKIT
 from tests.support.rows import each_row
 
 MADE = sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes})
 CARDS = sorted({gpu.arch for gpu in KNOWLEDGE.gpus})
 TOOLKITS = list(KNOWLEDGE.toolkits)
 some = st.frozensets(st.sampled_from(MADE))
-release = st.none() | st.sampled_from([*TOOLKITS, "11.4", "12.7", "14.0"])
+release = st.none() | st.sampled_from([*TOOLKITS, "11.4", "12.7", LATER_CUDA])
 
 
 def archs(text: str) -> list[Arch]:
@@ -134,8 +135,8 @@ def test_orin_runs_discrete_gpu_cubins_since_cuda_13_2(maker: str | None, runs: 
         ("12.6", "12.5", True),
         ("12.8", "12.7", False),
         ("12.0", "11.4", False),
-        ("14.0", "13.5", False),
-        ("14.0", "14.0", True),
+        (LATER_CUDA, NEWEST_TOOLKIT.cuda, False),
+        (LATER_CUDA, LATER_CUDA, True),
         ("12.8", None, True),
         (None, "12.0", True),
     ],

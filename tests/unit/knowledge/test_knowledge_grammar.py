@@ -26,6 +26,7 @@ from tasks.knowledge.machine_code_rules import (
     is_extension_arch_supported,
 )
 from tests.support.checkout import KNOWLEDGE
+from tests.support.newest import NEXT_TORCH
 from tests.support.rows import each_row
 
 DIFFERENCES: list[dict[str, Any]] = KNOWLEDGE.pytorch_notes["arch_list_differences"]
@@ -267,7 +268,7 @@ def test_list_that_omits_a_target_is_refused() -> None:
         ("2.1", "9.0a", False),
         ("2.2", "9.0a", True),
         ("2.15.0+cu132", "12.0", True),
-        ("2.16.0.dev20261101", "12.0", True),
+        (f"{NEXT_TORCH}.dev20261101", "12.0", True),
     ],
 )
 def test_extension_builder_accepts_only_its_own_table(

@@ -10,6 +10,7 @@ from tasks.knowledge.facts import GpuFact
 from tasks.knowledge.gpus import shorten_gpu_name
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.knowledge_page import render_page
+from tests.support.newest import NEWEST_RELEASE
 from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
@@ -52,13 +53,16 @@ def test_rtx_5090_row_shows_cuda_driver_and_wheels() -> None:
     assert cuda == "12.8 ✓ and later"
     assert driver == "570.26, Windows 570.65 ✓"
     assert first == "2.7, cu128 ?"
-    assert linux == "2.15.0, PyPI (13.2) ✓"
-    assert windows.startswith("2.15.0, cu13")
+    (wheel,) = (w for w in NEWEST_RELEASE.wheels if w.pypi and w.machine == "x86_64")
+    sign = "✓" if wheel.status.startswith("verified") else "?"
+    assert linux == f"{NEWEST_RELEASE.patch}, PyPI ({NEWEST_RELEASE.pypi_cuda}) {sign}"
+    assert windows.startswith(f"{NEWEST_RELEASE.patch}, cu13")
 
 
 def test_unsupported_gpu_row_shows_the_last_toolkit() -> None:
     assert row(Arch(7, 0))[1] == "11.8 or before, to 12.9 ✓"
-    assert row(Arch(7, 0))[4] == "2.15.0, cu126 ✓"
+    *_, last = (found for found in KNOWLEDGE.releases.values() if "12.6" in found.cudas_built)
+    assert row(Arch(7, 0))[4] == f"{last.patch}, cu126 ✓"
 
 
 def test_row_names_the_arch_of_compatible_machine_code() -> None:

@@ -7,6 +7,13 @@ import pytest
 from tasks.core.errors import KnowledgeError
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.torch_releases import find_release, is_python_supported, list_nearest_releases
+from tests.support.newest import (
+    LATER_TORCH,
+    NEWEST_RELEASE,
+    NEXT_MINOR,
+    NEXT_TORCH,
+    PREVIOUS_RELEASE,
+)
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 WHL = "https://download.pytorch.org/whl"
@@ -51,20 +58,19 @@ def test_build_backend_changed_with_2_14() -> None:
     assert backends["2.14"] == "scikit_build_core"
 
 
-@pytest.mark.parametrize(
-    "version", ["2.16.0.dev20261101", "2.16.0.dev20261101+cu132", "2.16.0a0+git1a2b"]
-)
-def test_next_release_is_treated_like_the_newest(version: str) -> None:
-    found = find_release(KNOWLEDGE, version)
-    assert (found.minor, bool(found.channel), found.cxx_std) == ("2.16", True, 20)
+@pytest.mark.parametrize("suffix", [".dev20261101", ".dev20261101+cu132", "a0+git1a2b"])
+def test_next_release_is_treated_like_the_newest(suffix: str) -> None:
+    found = find_release(KNOWLEDGE, NEXT_TORCH + suffix)
+    facts = (found.minor, bool(found.channel), found.cxx_std)
+    assert facts == (NEXT_MINOR, True, NEWEST_RELEASE.cxx_std)
     assert found.status.startswith("unverified")
 
 
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        ("2.16.0", "newer than 2.15.0"),
-        ("2.99", "newer"),
+        (NEXT_TORCH, f"newer than {NEWEST_RELEASE.patch}"),
+        (LATER_TORCH, "newer"),
         ("1.13.1", "older than 2.0"),
         ("main", "not a torch version"),
     ],
@@ -90,9 +96,11 @@ def test_release_supports_a_range_of_pythons(version: str, python: str, supporte
 
 
 def test_nearest_releases_are_listed_newer_first() -> None:
-    assert [found.minor for found in list_nearest_releases(KNOWLEDGE, "2.12.1")][:4] == [
-        *("2.13", "2.14", "2.15"),
-        "2.11",
-    ]
-    assert list_nearest_releases(KNOWLEDGE, "2.15.0")[0].minor == "2.14"
+    minors = list(KNOWLEDGE.releases)
+    newer = minors[minors.index("2.12") + 1 :]
+    nearest = [found.minor for found in list_nearest_releases(KNOWLEDGE, "2.12.1")]
+    assert nearest[: len(newer) + 1] == [*newer, "2.11"]
+    assert nearest[:3] == ["2.13", "2.14", "2.15"]
+    newest = NEWEST_RELEASE.patch
+    assert list_nearest_releases(KNOWLEDGE, newest)[0].minor == PREVIOUS_RELEASE.minor
     assert len(list_nearest_releases(KNOWLEDGE, "2.0")) == len(KNOWLEDGE.releases) - 1

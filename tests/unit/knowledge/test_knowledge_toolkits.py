@@ -19,6 +19,7 @@ from tasks.knowledge.cuda_toolkits import (
 )
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.torch_releases import find_release
+from tests.support.newest import LATER_CUDA, NEWEST_TOOLKIT, NEXT_CUDA
 from tests.support.rows import each_row
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
@@ -114,7 +115,7 @@ def test_release_builds_with_cuda_it_is_published_with(
 @each_row("torch", KNOWLEDGE.releases)
 def test_no_release_both_builds_and_fails_with_a_toolkit(torch: str) -> None:
     found = find_release(KNOWLEDGE, torch)
-    for arch in KNOWLEDGE.toolkits["12.9"].makes | KNOWLEDGE.toolkits["13.5"].makes:
+    for arch in KNOWLEDGE.toolkits["12.9"].makes | NEWEST_TOOLKIT.makes:
         for cuda in list_published_toolkits(KNOWLEDGE, found, [arch], "linux"):
             assert arch in KNOWLEDGE.toolkits[cuda].makes
             assert not is_known_to_fail(KNOWLEDGE, found.patch, cuda, [arch], "linux")
@@ -129,7 +130,7 @@ def test_toolkit_that_supports_archs_is_returned() -> None:
     assert require_toolkit(KNOWLEDGE, "13.2.86", [Arch(12, 0)]).cuda == "13.2"
 
 
-@pytest.mark.parametrize("cuda", ["12.7", "14.0", "11.7"])
+@pytest.mark.parametrize("cuda", ["12.7", NEXT_CUDA, LATER_CUDA, "11.7"])
 def test_unknown_toolkit_is_refused(cuda: str) -> None:
     with pytest.raises(KnowledgeError, match=f"CUDA {cuda} is not known"):
         can_compile_arch(KNOWLEDGE, cuda, Arch(9, 0))
@@ -165,7 +166,8 @@ def test_packages_pin_one_release() -> None:
 
 def test_cuobjdump_is_omitted_if_pypi_lacks_it() -> None:
     having = [c for c, kit in KNOWLEDGE.toolkits.items() if kit.pypi and kit.cuobjdump]
-    assert having == ["13.2", "13.3", "13.4", "13.5"]
+    known = list(KNOWLEDGE.toolkits)
+    assert having == known[known.index("13.2") :]
     assert list_toolkit_packages(KNOWLEDGE, "13.0") == (
         "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler]==13.0.*",
     )
@@ -184,5 +186,7 @@ def test_torch_from_source_requires_library_packages() -> None:
 
 @pytest.mark.parametrize("cuda", ["11.8", "12.9"])
 def test_toolkit_missing_on_pypi_is_refused(cuda: str) -> None:
-    with pytest.raises(KnowledgeError, match=r"no nvcc of CUDA .* only of 13\.0 to 13\.5"):
+    *_, newest = (kit.cuda for kit in KNOWLEDGE.toolkits.values() if kit.pypi)
+    message = rf"no nvcc of CUDA .* only of 13\.0 to {re.escape(newest)}\n"
+    with pytest.raises(KnowledgeError, match=message):
         list_toolkit_packages(KNOWLEDGE, cuda)

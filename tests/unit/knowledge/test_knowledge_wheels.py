@@ -12,6 +12,7 @@ from tasks.knowledge.torch_releases import (
     format_index_url,
     select_official_wheel,
 )
+from tests.support.newest import NEWEST_RELEASE, NEXT_TORCH
 from tests.support.rows import each_row
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
@@ -105,9 +106,10 @@ def test_no_targets_select_the_cpu_wheel() -> None:
 
 
 def test_nightly_comes_from_the_nightly_index() -> None:
-    found = choose("2.16.0.dev20261101", "12.0", cuda="13.2")
+    cuda = NEWEST_RELEASE.pypi_cuda
+    found = choose(f"{NEXT_TORCH}.dev20261101", "12.0", cuda=cuda)
     assert found is not None
-    assert found.index == f"{WHL}/nightly/cu132"
+    assert found.index == f"{WHL}/nightly/cu{cuda.replace('.', '')}"
     assert format_index_url(KNOWLEDGE, None, "nightly") == f"{WHL}/nightly/cpu"
 
 
@@ -226,7 +228,7 @@ def test_machine_code_known_from_another_patch_is_only_expected(version: str) ->
 
 
 def test_nightly_is_never_reported_as_certain() -> None:
-    found = choose("2.16.0.dev20261101", "12.0")
+    found = choose(f"{NEXT_TORCH}.dev20261101", "12.0")
     assert found is not None
     assert not found.verified
 

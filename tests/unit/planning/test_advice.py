@@ -18,6 +18,7 @@ from tasks.core.model import Host, InstalledToolkit, System
 from tasks.planning.resolve import resolve_settings, resolve_without_suggestions
 from tasks.planning.suggestions import is_known_bad
 from tasks.settings.schema import parse_settings
+from tests.support.newest import LATER_TORCH, NEXT_CUDA
 from tests.unit.planning.test_decide import CUDA_124, CUDA_132, KNOWLEDGE, host
 
 Given = dict[str, Any]
@@ -32,11 +33,11 @@ SYSTEMS: tuple[tuple[System, str], ...] = (
     ("linux", "aarch64"),
 )
 REPORTED = [  # each once had a suggestion that was refused too, or none
-    (["RTX 5090"], "2.15.0", "auto", "auto", "path", "3.12.4", "13.6.1"),
+    (["RTX 5090"], "2.15.0", "auto", "auto", "path", "3.12.4", f"{NEXT_CUDA}.1"),
     (["V100", "11.0"], "2.15.0", "auto", "auto", "auto", "3.16.0", ""),
-    (["RTX 4090"], "2.99.0", "prebuilt", "13.5", "path", "3.7.9", "11.8.89"),
+    (["RTX 4090"], LATER_TORCH, "prebuilt", "13.5", "path", "3.7.9", "11.8.89"),
     (["12.1"], "2.5.1", "source", "13.0", "auto", "3.7.9", ""),
-    (["10.7"], "2.6.0", "auto", "13.6", "system", "3.16.0", ""),
+    (["10.7"], "2.6.0", "auto", NEXT_CUDA, "system", "3.16.0", ""),
     (["RTX 4090"], "2.2.2", "prebuilt", "12.4", "pypi", "3.15.0", ""),
 ]
 
@@ -58,12 +59,12 @@ def sampled(count: int) -> Iterator[tuple[Given, Host]]:
     for _ in range(count):
         requested, on = situation(
             pick(LISTS),
-            pick(["2.0.1", "2.2.2", "2.5.1", "2.6.0", "2.9.1", "2.13.0", "2.15.0", "2.99.0"]),
+            pick(["2.0.1", "2.2.2", "2.5.1", "2.6.0", "2.9.1", "2.13.0", "2.15.0", LATER_TORCH]),
             pick(["auto", "prebuilt", "source"]),
-            pick(["auto", "auto", "11.8", "12.4", "12.8", "13.0", "13.5", "13.6"]),
+            pick(["auto", "auto", "11.8", "12.4", "12.8", "13.0", "13.5", NEXT_CUDA]),
             pick(["auto", "system", "pypi", "path"]),
             pick(["3.7.9", "3.9.1", "3.12.4", "3.13.1", "3.15.0", "3.16.0"]),
-            pick(["12.4.131", "13.6.1", "13.2.86", "11.8.89"]),
+            pick(["12.4.131", f"{NEXT_CUDA}.1", "13.2.86", "11.8.89"]),
         )
         system, machine = pick(SYSTEMS)
         kits = on.toolkits or pick([(), (CUDA_124,), (CUDA_132,)])
@@ -115,7 +116,7 @@ def applied(line: str, asked: Given, on: Host) -> list[tuple[Given, Host]]:
 def spanned(text: str) -> list[str]:
     named = re.findall(r"\d+\.\d+", text)
     if " or later" in text:
-        return [*CUDAS[CUDAS.index(named[0]) :], "13.6"]
+        return [*CUDAS[CUDAS.index(named[0]) :], NEXT_CUDA]
     if " to " in text:
         return CUDAS[CUDAS.index(named[0]) : CUDAS.index(named[1]) + 1]
     return named

@@ -8,9 +8,11 @@ import pytest
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Host, InstalledToolkit, InstalledTorch, Stage
+from tasks.knowledge.versions import parse_major_minor
 from tasks.planning.resolve import resolve_settings
 from tasks.settings.schema import parse_settings
 from tasks.stages.companions import Companion, resolve_companions
+from tests.support.newest import NEXT_TORCH
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, host
 from tests.unit.test_plan import plan_of
@@ -73,7 +75,7 @@ def test_official_torch_has_fetched_companions(release: Any) -> None:
 def test_built_torch_has_built_libraries_and_fetched_triton(release: Any) -> None:
     on = host(python=python_of(release))
     vision, triton = of(on, "torchvision", "triton", **source(release.patch))
-    if release.minor in {"2.14", "2.15"}:
+    if parse_major_minor(release.minor) >= (2, 14):
         assert (vision.strategy, vision.requirement) == ("wheel", "torchvision==0.29.2")
         assert "stable ABI" in vision.why
         assert vision.why.endswith("; not verified with a torch that is not an official wheel")
@@ -221,11 +223,11 @@ def test_untagged_source_tree_pins_its_own_triton(tree: dict[str, Any], pinned: 
 
 
 def test_torch_newer_than_the_facts_uses_triton_pinned_by_its_tree() -> None:
-    vision, triton = of(host(), "torchvision", "triton", **source("2.16.0a0", ref="main"))
+    vision, triton = of(host(), "torchvision", "triton", **source(f"{NEXT_TORCH}a0", ref="main"))
     assert (vision.strategy, vision.requirement) == ("wheel", "torchvision==0.29.2")
     assert (triton.pinned, triton.index) == (True, "https://download.pytorch.org/whl/nightly/")
     built = resolve_companion(
-        host(machine="aarch64"), "torchvision", **source("2.16.0a0", ref="main")
+        host(machine="aarch64"), "torchvision", **source(f"{NEXT_TORCH}a0", ref="main")
     )
     assert (built.strategy, built.ref, built.version) == ("git", "main", "")
 

@@ -13,6 +13,7 @@ from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.planning.resolve import resolve_settings
 from tasks.settings.schema import parse_settings
+from tests.support.newest import LATER_TORCH, NEWEST_RELEASE
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
@@ -180,11 +181,10 @@ def test_prebuilt_of_other_cuda_is_refused_with_working_alternatives() -> None:
 
 @pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
 def test_unknown_torch_is_refused_with_the_newest(strategy: str) -> None:
-    told = refused(host(), torch={"version": "3.1.0", "strategy": strategy})
-    assert told.startswith(
-        "torch.version: torch 3.1.0 is newer than 2.15.0, the newest that torchyard knows\n"
-        '  → set torch.version: "2.15.0": '
-    )
+    told = refused(host(), torch={"version": LATER_TORCH, "strategy": strategy})
+    newest = NEWEST_RELEASE.patch
+    reason = f"torch {LATER_TORCH} is newer than {newest}, the newest that torchyard knows"
+    assert told.startswith(f'torch.version: {reason}\n  → set torch.version: "{newest}": ')
 
 
 def test_custom_index_is_used_without_showing_its_password() -> None:

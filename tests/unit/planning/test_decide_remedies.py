@@ -25,9 +25,11 @@ from tasks.knowledge.known_problems import find_known_bad
 from tasks.planning.resolve import resolve_without_suggestions
 from tasks.planning.suggestions import format_wheel_alternatives, is_known_bad, list_suggestions
 from tasks.settings.schema import Settings, parse_settings
+from tests.support.newest import NEWEST_RELEASE, PREVIOUS_RELEASE
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import CUDA_130, KNOWLEDGE, host, refused
 
+PREVIOUS = f"torch {PREVIOUS_RELEASE.patch} (CUDA {PREVIOUS_RELEASE.pypi_cuda})"
 # A fetched wheel that lacks code → the suggested replacement on a machine with an RTX 5090
 INSTEAD: list[tuple[dict[str, Any], str]] = [
     (
@@ -39,9 +41,9 @@ INSTEAD: list[tuple[dict[str, Any], str]] = [
         ),
     ),
     (
-        {"version": "2.15.0"},
+        {"version": NEWEST_RELEASE.patch},
         (
-            'set torch.version: "2.14.1": PyPI\'s torch 2.14.1 (CUDA 13.0) holds sm_120; or '
+            f'set torch.version: "{PREVIOUS_RELEASE.patch}": PyPI\'s {PREVIOUS} holds sm_120; or '
             "set torch.strategy: source, to build it"
         ),
     ),

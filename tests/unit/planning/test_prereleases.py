@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from tasks.knowledge.versions import find_release_channel, format_published_version
+from tests.support.newest import NEWEST_RELEASE, NEXT_TORCH
 from tests.support.rows import each_row
-from tests.unit.planning.test_decide import KNOWLEDGE, chosen, host, refused
+from tests.unit.planning.test_decide import chosen, host, refused
 
 WHL = "https://download.pytorch.org/whl"
+CANDIDATE, NIGHTLY, ALPHA = (f"{NEXT_TORCH}{suffix}" for suffix in ("rc1", ".dev20261101", "a0"))
+NEWEST_CU = f"cu{NEWEST_RELEASE.cudas_built[-1].replace('.', '')}"
 SOURCE: dict[str, Any] = {"strategy": "source"}
 
 
@@ -29,11 +32,11 @@ def test_version_determines_where_it_is_published(version: str, channel: str) ->
 @pytest.mark.parametrize(
     ("version", "gpus", "index"),
     [
-        ("2.16.0rc1", ["12.0"], f"{WHL}/test/cu134"),
+        (CANDIDATE, ["12.0"], f"{WHL}/test/{NEWEST_CU}"),
         ("2.12.0rc3", ["12.0"], f"{WHL}/test/cu132"),
-        ("2.16.0rc1", [], f"{WHL}/test/cpu"),
-        ("2.16.0.dev20261101", ["12.0"], f"{WHL}/nightly/cu134"),
-        ("2.16.0.dev20261101", [], f"{WHL}/nightly/cpu"),
+        (CANDIDATE, [], f"{WHL}/test/cpu"),
+        (NIGHTLY, ["12.0"], f"{WHL}/nightly/{NEWEST_CU}"),
+        (NIGHTLY, [], f"{WHL}/nightly/cpu"),
     ],
 )
 def test_release_candidates_and_nightlies_have_their_own_index(
@@ -45,17 +48,17 @@ def test_release_candidates_and_nightlies_have_their_own_index(
 
 
 def test_release_candidate_wheel_is_requested_by_its_actual_version() -> None:
-    choice = chosen(host(), torch={"version": "2.16.0rc1"})
-    assert choice.torch == "2.16.0"
+    choice = chosen(host(), torch={"version": CANDIDATE})
+    assert choice.torch == NEXT_TORCH
     assert choice.strategy_why.startswith(
-        "torch 2.16.0rc1 of download.pytorch.org/whl/test/cu134 (named 2.16.0 in that index) is "
-        "expected to hold "
+        f"torch {CANDIDATE} of download.pytorch.org/whl/test/{NEWEST_CU} "
+        f"(named {NEXT_TORCH} in that index) is expected to hold "
     )
 
 
 def test_release_candidate_on_custom_index_keeps_its_version() -> None:
-    own = {"version": "2.16.0rc1", "index": "https://wheels.example/simple", "strategy": "prebuilt"}
-    assert chosen(host(), torch=own, toolkit={"version": "13.2"}).torch == "2.16.0rc1"
+    own = {"version": CANDIDATE, "index": "https://wheels.example/simple", "strategy": "prebuilt"}
+    assert chosen(host(), torch=own, toolkit={"version": "13.2"}).torch == CANDIDATE
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,7 @@ def test_release_candidate_on_custom_index_keeps_its_version() -> None:
     [
         ("2.12.0rc3", "v2.12.0-rc3"),
         ("2.13.0.dev20260101", "nightly (the branch), or the commit in "),
-        ("2.16.0a0", "main, or another branch or commit"),
+        (ALPHA, "main, or another branch or commit"),
     ],
 )
 def test_untagged_version_requires_a_source_ref(version: str, ref: str) -> None:
@@ -77,14 +80,14 @@ def test_untagged_version_requires_a_source_ref(version: str, ref: str) -> None:
 
 @pytest.mark.parametrize("source", [{"path": "/src"}, {"tarball": "/src.tar.gz"}])
 def test_local_source_tree_requires_no_ref(source: dict[str, str]) -> None:
-    torch = {"version": "2.16.0a0", **SOURCE}
+    torch = {"version": ALPHA, **SOURCE}
     assert chosen(host(), torch=torch, source=source).strategy == "source"
 
 
 def test_alpha_is_on_no_index() -> None:
-    message = refused(host(), torch={"version": "2.16.0a0", "strategy": "prebuilt"})
+    message = refused(host(), torch={"version": ALPHA, "strategy": "prebuilt"})
     assert (
-        "torch 2.16.0a0 is not in any index: only a build from a branch has such a version"
+        f"torch {ALPHA} is not in any index: only a build from a branch has such a version"
         in message
     )
-    assert KNOWLEDGE.releases["2.15"].patch in message
+    assert NEWEST_RELEASE.patch in message

@@ -13,6 +13,7 @@ from tasks.core.model import InstalledToolkit
 from tasks.planning.resolve import resolve_without_suggestions
 from tasks.planning.suggestions import is_known_bad, list_suggestions
 from tasks.settings.schema import parse_settings
+from tests.support.newest import NEWEST_TOOLKIT
 from tests.unit.planning.test_decide import CUDA_124, KNOWLEDGE, chosen, existing, host, refused
 
 EXTENSION: dict[str, Any] = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
@@ -48,7 +49,7 @@ def test_torch_for_configured_toolkit_is_suggested_before_other_releases() -> No
 @pytest.mark.parametrize("version", ["11.8.89", "12.4.131", "12.6.85"])
 def test_toolkit_too_old_for_gpu_names_the_first_that_works(version: str) -> None:
     assert advised(refused(host(toolkits=(toolkit(version),)), **at_path())) == (
-        "set toolkit.path to CUDA 13.0 to 13.5; "
+        f"set toolkit.path to CUDA 13.0 to {NEWEST_TOOLKIT.cuda}; "
         "or set toolkit.provider: auto (CUDA 13.2 from Python packages)"
     )
 

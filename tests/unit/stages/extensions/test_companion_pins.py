@@ -22,6 +22,7 @@ from tasks.stages.source.model import SourceTree
 from tasks.system import files, manifests, package_installer
 from tests.support.actionyard import CHOICE
 from tests.support.checkout import KNOWLEDGE, ROOT
+from tests.support.newest import NEXT_TORCH
 
 COMMIT = "1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d"
 NIGHTLY = "https://download.pytorch.org/whl/nightly/"
@@ -44,7 +45,7 @@ def tree(tmp_path: Path) -> Path:
     """Create a tree of the main branch with pins and without a script."""
     tree = tmp_path / "pytorch"
     for name, text in {
-        "version.txt": "2.16.0a0\n",
+        "version.txt": f"{NEXT_TORCH}a0\n",
         ".ci/docker/triton_version.txt": "3.9.0\n",
         ".ci/docker/ci_commit_pins/triton.txt": f"{COMMIT}\n",
     }.items():
@@ -60,7 +61,7 @@ def job(folder: Path, tree: Path) -> ExtensionJob:
     manifests.write_manifest(
         layout.compute_manifest_path("source"), SourceTree(str(tree), "path", "", {}, "", "")
     )
-    choice = replace(CHOICE, torch="2.16.0a0")
+    choice = replace(CHOICE, torch=f"{NEXT_TORCH}a0")
     (stage,) = plan_extensions(parse_settings(config), layout, choice, KNOWLEDGE)
     assert isinstance(stage.job, ExtensionJob)
     return replace(stage.job, knowledge=ROOT / "config" / "knowledge")
@@ -84,7 +85,7 @@ def test_main_branch_tree_pins_commit(
     assert resolve_wheel_requirement(job(tmp_path, tree)) == (requirement, NIGHTLY)
 
 
-@pytest.mark.parametrize("version", ["2.15.0", "2.16.0", "2.6.0a0"])
+@pytest.mark.parametrize("version", ["2.15.0", NEXT_TORCH, "2.6.0a0"])
 def test_release_tree_pins_pypi_version(tmp_path: Path, tree: Path, version: str) -> None:
     (tree / "version.txt").write_text(f"{version}\n", encoding="utf-8")
     assert resolve_wheel_requirement(job(tmp_path, tree)) == ("triton==3.9.0", "")

@@ -13,6 +13,7 @@ from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
 from tests.support.checkout import HOST, KNOWLEDGE, write
+from tests.support.newest import LATER_TORCH, NEWEST_RELEASE, NEXT_TORCH
 from tests.support.toytree import make_tree
 
 CPU: dict[str, Any] = {"target": {"gpus": []}}
@@ -36,7 +37,7 @@ def job(profile: Profile, name: str) -> Any:
         *(("2.9.0", "2.9.0"), ("2.9.0a0", "2.9.0a0"), ("2.9.0.dev20250901", "2.9.0.dev20250901")),
         *(("2.9.1a0+acme.3", "2.9.1a0"), ("v2.9.0-rc1", "2.9.0rc1"), ("2.9", "2.9")),
         *(("2.9.0.post2", "2.9.0.post2"), ("\ufeff2.9.0a0\r\n", "2.9.0a0")),
-        ("2.16.0a0", "2.16.0a0"),
+        (f"{NEXT_TORCH}a0", f"{NEXT_TORCH}a0"),
     ],
 )
 def test_tree_version_is_default_release(yard: Path, written: str, release: str) -> None:
@@ -92,9 +93,9 @@ def test_failed_profile_shows_release_of_tree(
     yard: Path,
 ) -> None:
     with pytest.raises(SettingsError) as caught:
-        opened(yard, "3.1.0")
+        opened(yard, LATER_TORCH)
     broken = SelectedProfile(yard, "mine", None, caught.value)
-    assert broken.read_settings().settings.torch.version == "3.1.0"
+    assert broken.read_settings().settings.torch.version == LATER_TORCH
     with pytest.raises(SettingsError):
         opened(yard, "nothing")
     assert broken.read_settings().settings.torch.version == "2.15.0"
@@ -124,7 +125,7 @@ def test_version_file_with_merge_conflicts_is_reported(yard: Path) -> None:
     assert f'git -C "{yard / "pytorch"}" status' in caught.value.hint
 
 
-@pytest.mark.parametrize("written", ["3.1.0+acme", "1.13.1", "2027.1", "1!2.9.0"])
+@pytest.mark.parametrize("written", [f"{LATER_TORCH}+acme", "1.13.1", "2027.1", "1!2.9.0"])
 def test_fork_with_own_versions_needs_configured_release(yard: Path, written: str) -> None:
     with pytest.raises(SettingsError) as caught:
         opened(yard, written)
@@ -135,12 +136,13 @@ def test_fork_with_own_versions_needs_configured_release(yard: Path, written: st
 
 
 def test_fork_with_unknown_release_builds_for_cpu(yard: Path) -> None:
-    assert opened(yard, "3.1.0+acme", **CPU).choice.torch == "3.1.0"
+    assert opened(yard, f"{LATER_TORCH}+acme", **CPU).choice.torch == LATER_TORCH
 
 
 def test_version_txt_change_keeps_compile_fingerprint(yard: Path) -> None:
-    before = {one.name: one.fingerprint for one in opened(yard, "2.15.0a0").plan.stages}
-    after = {one.name: one.fingerprint for one in opened(yard, "2.16.0a0").plan.stages}
+    newest, alpha = f"{NEWEST_RELEASE.minor}.0a0", f"{NEXT_TORCH}a0"
+    before = {one.name: one.fingerprint for one in opened(yard, newest).plan.stages}
+    after = {one.name: one.fingerprint for one in opened(yard, alpha).plan.stages}
     assert {name for name in before if before[name] != after[name]} == {"env", "wheel"}
-    local = {one.name: one.fingerprint for one in opened(yard, "2.16.0a0+acme").plan.stages}
+    local = {one.name: one.fingerprint for one in opened(yard, f"{alpha}+acme").plan.stages}
     assert local == after

@@ -1,0 +1,21 @@
+"""The newest PyTorch and CUDA releases of config/knowledge, and releases that it does not know yet.
+
+Tests use these values for "the newest" and "not known", so that adding a release breaks no test.
+"""
+
+from __future__ import annotations
+
+from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
+from tasks.knowledge.versions import parse_major_minor
+
+_KNOWLEDGE = load_knowledge(KNOWLEDGE_FOLDER)
+PREVIOUS_RELEASE, NEWEST_RELEASE = list(_KNOWLEDGE.releases.values())[-2:]
+NEWEST_TOOLKIT = list(_KNOWLEDGE.toolkits.values())[-1]
+_TORCH_MAJOR, _TORCH_MINOR = parse_major_minor(NEWEST_RELEASE.minor)
+_CUDA_MAJOR, _CUDA_MINOR = parse_major_minor(NEWEST_TOOLKIT.cuda)
+
+NEXT_MINOR = f"{_TORCH_MAJOR}.{_TORCH_MINOR + 1}"  # the PyTorch release after the newest
+NEXT_TORCH = f"{NEXT_MINOR}.0"
+LATER_TORCH = f"{_TORCH_MAJOR + 1}.1.0"  # of a later major version
+NEXT_CUDA = f"{_CUDA_MAJOR}.{_CUDA_MINOR + 1}"  # the CUDA release after the newest
+LATER_CUDA = f"{_CUDA_MAJOR + 1}.0"  # of a later major version
