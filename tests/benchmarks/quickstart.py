@@ -18,10 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.benchmarks.rows import RUNS, Row
+from tests.support.newest import DEFAULT_RELEASE
 from tests.support.yard import ROOT
 
-TORCH = "torch==2.15.0"
-TOOLKIT = "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,curand,profiler,cuobjdump]==13.2.*"
+TORCH = f"torch=={DEFAULT_RELEASE.patch}"
+PARTS = "nvcc,crt,nvvm,cccl,cudart,curand,profiler,cuobjdump"
+TOOLKIT = f"cuda-toolkit[{PARTS}]=={DEFAULT_RELEASE.pypi_cuda}.*"
 TOOLS = ("ninja", "setuptools", "wheel", "numpy", "cmake")
 PROFILE = """
 target: {gpus: ["RTX 5090"]}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 # How many times as many random moments and values the long tier tries; 11 takes hours
 MOMENTS = int(os.environ.get("TORCHYARD_TEST_MOMENTS", "1"))
 KNOWLEDGE = load_knowledge(ROOT / "config" / "knowledge")
+RELEASE = "2.15.0"  # of tests that name its CUDA releases and packages; the default may be newer
 CARD = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
 HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"), (CARD,))
 
@@ -37,6 +40,18 @@ class Heard(list[str]):
     @property
     def text(self) -> str:
         return "\n".join(self)
+
+
+def pin_torch(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings that name a release of torch: their own, or `RELEASE`."""
+    return {**settings, "torch": {"version": RELEASE, **settings.get("torch", {})}}
+
+
+def pin_default_torch(text: str) -> str:
+    """Return the text of config/default.yaml with `RELEASE` as torch.version."""
+    pinned, count = re.subn(r"(?m)^(torch:\n(?:  .*\n)*?  version: )\S+", rf'\1"{RELEASE}"', text)
+    assert count == 1
+    return pinned
 
 
 def write(yard: Path, text: str, profile: str = "mine") -> None:

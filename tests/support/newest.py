@@ -6,14 +6,19 @@ Tests use these values for "the newest" and "not known", so that adding a releas
 from __future__ import annotations
 
 from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
+from tasks.knowledge.torch_releases import find_release
 from tasks.knowledge.versions import parse_major_minor
+from tasks.settings.schema import parse_settings
 
 _KNOWLEDGE = load_knowledge(KNOWLEDGE_FOLDER)
-*_, PREVIOUS_RELEASE, NEWEST_RELEASE = _KNOWLEDGE.releases.values()
-*_, NEWEST_TOOLKIT = _KNOWLEDGE.toolkits.values()
+PREVIOUS_RELEASE, NEWEST_RELEASE = list(_KNOWLEDGE.releases.values())[-2:]
+NEWEST_TOOLKIT = list(_KNOWLEDGE.toolkits.values())[-1]
+_DEFAULT = parse_settings({}).torch.version
 _TORCH_MAJOR, _TORCH_MINOR = parse_major_minor(NEWEST_RELEASE.minor)
 _CUDA_MAJOR, _CUDA_MINOR = parse_major_minor(NEWEST_TOOLKIT.cuda)
 
+# Used for an RTX 5090 by a profile that sets no torch.version
+DEFAULT_RELEASE = NEWEST_RELEASE if _DEFAULT == "auto" else find_release(_KNOWLEDGE, _DEFAULT)
 NEXT_MINOR = f"{_TORCH_MAJOR}.{_TORCH_MINOR + 1}"  # the PyTorch release after the newest
 NEXT_TORCH = f"{NEXT_MINOR}.0"
 LATER_TORCH = f"{_TORCH_MAJOR + 1}.1.0"  # of a later major version

@@ -24,7 +24,7 @@ from tasks.lock.opened_profile_io import Profile
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.loaded_settings import LoadedSettings
 from tasks.settings.schema import parse_settings
-from tests.support.checkout import KNOWLEDGE
+from tests.support.checkout import KNOWLEDGE, pin_torch
 
 WINDOWS_ONLY: frozenset[CheckId] = frozenset({"visual-studio", "windows-sdk", "long-paths"})
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
@@ -116,8 +116,8 @@ WINDOWS = replace(
 
 
 def profile_on(s: HostFacts, **asked: Any) -> Profile:
-    """A profile that opens on that machine; it compiles an extension unless it says otherwise."""
-    settings = parse_settings({"extensions": [EXTENSION], **asked})
+    """A profile of torch `RELEASE` that opens there; it compiles an extension by default."""
+    settings = parse_settings(pin_torch({"extensions": [EXTENSION], **asked}))
     layout = build_layout(s.root, "mine", settings)
     choice, plan = make_plan(settings, s.host, KNOWLEDGE, layout)
     return Profile(LoadedSettings("mine", settings, {}), layout, s.host, KNOWLEDGE, choice, plan)

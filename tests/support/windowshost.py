@@ -13,7 +13,7 @@ from tasks.core.deps_model import CompilerCache, CudaHome, DepsManifest, MsvcEnv
 from tasks.core.model import Stage
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.layers_io import load_settings
-from tests.support.checkout import KNOWLEDGE, ROOT
+from tests.support.checkout import KNOWLEDGE, RELEASE, ROOT
 from tests.support.surroundings import BUILD_TOOLS, CL, TOOLSET, WINDOWS_HOST
 
 CHECKOUT = PureWindowsPath("C:/ty")
@@ -48,8 +48,12 @@ BASE = {"PATH": "C:\\Windows\\System32;C:\\Windows", "TEMP": "C:\\T", "SYSTEMROO
 
 
 def stages(profile: str, **changes: Any) -> dict[str, Stage]:
-    """The plan of a shipped profile by the names of its stages; `changes` are settings."""
-    settings = load_settings(ROOT / "config", profile, {}).settings
+    """The plan of a shipped profile with torch `RELEASE` by the names of its stages.
+
+    `changes` are settings.
+    """
+    environ = {"TORCHYARD__TORCH__VERSION": RELEASE}
+    settings = load_settings(ROOT / "config", profile, environ).settings
     settings = structs.replace(settings, **changes)
     layout = build_layout(CHECKOUT, profile, settings)
     plan = make_plan(settings, WINDOWS_HOST, KNOWLEDGE, layout)[1]

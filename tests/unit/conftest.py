@@ -10,7 +10,7 @@ import pytest
 
 from tasks.system import output
 from tasks.system.hardware import operating_system
-from tests.support.checkout import ROOT, Heard, OnSystem, write
+from tests.support.checkout import ROOT, Heard, OnSystem, pin_default_torch, write
 from tests.support.terminal import Terminal
 
 
@@ -25,10 +25,12 @@ def heard() -> Iterator[Heard]:
 
 @pytest.fixture
 def yard(tmp_path: Path) -> Path:
-    """Return a checkout with the profile `mine`, which the test writes."""
+    """Return a checkout with the profile `mine`, which the test writes, and a fixed torch."""
     shutil.copytree(ROOT / "config" / "knowledge", tmp_path / "config" / "knowledge")
     (tmp_path / "config" / "profiles").mkdir()
-    shutil.copy(ROOT / "config" / "default.yaml", tmp_path / "config")
+    default = (ROOT / "config" / "default.yaml").read_text(encoding="utf-8")
+    pinned = tmp_path / "config" / "default.yaml"
+    pinned.write_text(pin_default_torch(default), encoding="utf-8")
     write(tmp_path, "target: {gpus: ['12.0']}\n")
     return tmp_path
 

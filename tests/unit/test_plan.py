@@ -16,6 +16,7 @@ from tasks.core.resolution import Resolution
 from tasks.planning.profile_plan import STAGE_KINDS, build_layout, make_plan
 from tasks.settings.layers_io import list_profiles, load_settings
 from tasks.settings.schema import Settings, parse_settings
+from tests.support.checkout import pin_torch
 from tests.unit.planning.test_decide import CUDA_124, H200, KNOWLEDGE, existing, host
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -45,7 +46,7 @@ def planned(on: Host, settings: Settings, profile: str = "p") -> tuple[Resolutio
 
 
 def plan_of(on: Host, **settings: Any) -> Plan:
-    return planned(on, parse_settings(settings))[1]
+    return planned(on, parse_settings(pin_torch(settings)))[1]
 
 
 def names(plan: Plan) -> list[str]:

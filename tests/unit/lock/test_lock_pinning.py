@@ -13,6 +13,7 @@ from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.lock_file import LockedInputs, LockSection, pin_plan
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.schema import parse_settings
+from tests.support.checkout import pin_torch
 
 ROOT = Path(__file__).parents[3]
 HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"))
@@ -46,7 +47,7 @@ HELD = LockSection(
 
 def plans(held: LockSection = HELD, host: Host = HOST, **asked: Any) -> tuple[Plan, Plan]:
     """Return the plan without the lock and with it."""
-    settings = parse_settings({**ASKED, **asked})
+    settings = parse_settings(pin_torch({**ASKED, **asked}))
     layout = build_layout(Path("/yard"), "mine", settings)
     choice, plan = make_plan(settings, host, KNOWLEDGE, layout)
     return plan, pin_plan(plan, held, choice)

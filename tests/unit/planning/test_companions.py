@@ -12,6 +12,7 @@ from tasks.knowledge.versions import parse_major_minor
 from tasks.planning.resolve import resolve_settings
 from tasks.settings.schema import parse_settings
 from tasks.stages.companions import Companion, resolve_companions
+from tests.support.checkout import pin_torch
 from tests.support.newest import NEXT_TORCH
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, host
@@ -24,7 +25,7 @@ CUDA_13 = {"toolkit": {"provider": "pypi", "version": "13.0"}}
 
 
 def of(on: Host, *names: str, **requested: Any) -> tuple[Companion, ...]:
-    settings = parse_settings({"companions": list(names), **requested})
+    settings = parse_settings(pin_torch({"companions": list(names), **requested}))
     return resolve_companions(settings, resolve_settings(settings, on, KNOWLEDGE), KNOWLEDGE)
 
 

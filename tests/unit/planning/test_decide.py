@@ -13,6 +13,7 @@ from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.planning.resolve import resolve_settings
 from tasks.settings.schema import parse_settings
+from tests.support.checkout import pin_torch
 from tests.support.newest import LATER_TORCH, NEWEST_RELEASE
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
@@ -36,7 +37,7 @@ def host(
 
 
 def chosen(on: Host, **asked: Any) -> Resolution:
-    return resolve_settings(parse_settings(asked), on, KNOWLEDGE)
+    return resolve_settings(parse_settings(pin_torch(asked)), on, KNOWLEDGE)
 
 
 def refused(on: Host, **asked: Any) -> str:

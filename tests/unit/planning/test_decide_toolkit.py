@@ -11,6 +11,7 @@ from tasks.core.model import InstalledToolkit
 from tasks.core.resolution import ToolkitResolution
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.schema import parse_settings
+from tests.support.checkout import pin_torch
 from tests.unit.planning.test_decide import (
     CUDA_124,
     CUDA_130,
@@ -116,7 +117,7 @@ def test_v100_gets_its_wheel_without_a_toolkit(card: str) -> None:
 
 
 def test_wheel_machine_code_is_read_without_a_toolkit() -> None:
-    settings = parse_settings({"target": {"gpus": ["V100"]}})
+    settings = parse_settings(pin_torch({"target": {"gpus": ["V100"]}}))
     layout = build_layout(PurePosixPath("/yard"), "p", settings)
     _, plan = make_plan(settings, host(), KNOWLEDGE, layout)
     deps = plan.stages[0].job

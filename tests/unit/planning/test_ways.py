@@ -9,13 +9,15 @@ from tasks.knowledge.costs import Cost, estimate_cost
 from tasks.knowledge.resource_estimates import ALL_PLACES
 from tasks.planning.strategy_comparison import StrategyOption, compare_strategies
 from tasks.settings.schema import parse_settings
+from tests.support.checkout import pin_torch
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, RTX_5090, existing, host
 
 
 def list_options(on: Host, **settings: Any) -> dict[str, StrategyOption]:
     return {
-        way.strategy: way for way in compare_strategies(parse_settings(settings), on, KNOWLEDGE)
+        way.strategy: way
+        for way in compare_strategies(parse_settings(pin_torch(settings)), on, KNOWLEDGE)
     }
 
 

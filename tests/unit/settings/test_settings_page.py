@@ -17,12 +17,12 @@ from tasks.settings.settings_page import (
     render_settings_page,
 )
 from tasks.settings.values import Section, list_fields
-from tests.support.checkout import HOST, KNOWLEDGE, ROOT
+from tests.support.checkout import HOST, KNOWLEDGE, RELEASE, ROOT
 from tests.support.rows import each_row
 
 MINE = {"extensions": [{"name": "mine", "path": "mine"}]}
-SOURCE = {"torch": {"strategy": "source"}, **MINE}
-PREBUILT = {"torch": {"strategy": "prebuilt"}, **MINE}
+SOURCE = {"torch": {"strategy": "source", "version": RELEASE}, **MINE}
+PREBUILT = {"torch": {"strategy": "prebuilt", "version": RELEASE}, **MINE}
 SYSTEM = replace(HOST, toolkits=(InstalledToolkit("/usr/local/cuda-13.2", "13.2.51"),))
 # Settings that an example needs to have an effect
 BEFORE: Mapping[str, tuple[dict[str, Any], ...]] = {

@@ -12,7 +12,7 @@ import yaml
 from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
-from tests.support.checkout import HOST, KNOWLEDGE, write
+from tests.support.checkout import HOST, KNOWLEDGE, RELEASE, write
 from tests.support.newest import LATER_TORCH, NEWEST_RELEASE, NEXT_TORCH
 from tests.support.toytree import make_tree
 
@@ -98,12 +98,12 @@ def test_failed_profile_shows_release_of_tree(
     assert broken.read_settings().settings.torch.version == LATER_TORCH
     with pytest.raises(SettingsError):
         opened(yard, "nothing")
-    assert broken.read_settings().settings.torch.version == "2.15.0"
+    assert broken.read_settings().settings.torch.version == RELEASE
 
 
 def test_tree_does_not_affect_prebuilt_release(yard: Path) -> None:
     profile = opened(yard, "2.9.0a0", torch={"strategy": "prebuilt"})
-    assert profile.choice.torch == "2.15.0"
+    assert profile.choice.torch == RELEASE
     (warning,) = profile.plan.warnings
     assert warning.startswith("this profile does not use source.path")
 
