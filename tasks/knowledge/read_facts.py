@@ -88,6 +88,8 @@ def assume_row(known: Mapping[str, Row], name: str) -> Row:
     status = f"unverified: assumed to be as {nearest}"
     if "wheels" in row:
         assumed["wheels"] = [{**wheel, "status": status} for wheel in row["wheels"]]
+    else:
+        assumed["pypi"] = False  # until its packages were read
     return {**assumed, "status": status}
 
 

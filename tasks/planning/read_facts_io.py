@@ -25,8 +25,8 @@ from tasks.knowledge.release_rows import (
     read_release,
 )
 from tasks.knowledge.torch_releases import find_release, normalize_machine
-from tasks.knowledge.versions import parse_major_minor
-from tasks.planning.resolve import resolve_torch_version
+from tasks.knowledge.versions import parse_major_minor, parse_version_numbers
+from tasks.planning.resolve import can_use_version, resolve_torch_version
 from tasks.planning.target_resolution import find_targets, select_compiled_targets
 from tasks.settings.schema import Settings
 from tasks.system import fact_store
@@ -104,8 +104,16 @@ class FactReader:
         if self.settings.torch.strategy == "existing":
             return False
         if self.settings.torch.version == "auto":
-            return _is_older(facts.date, max_age)
+            return _is_older(facts.date, max_age) or self._has_unread_release(facts)
         return self._is_new_release(facts, self.settings.torch.version)
+
+    def _has_unread_release(self, facts: ReadFacts) -> bool:
+        """Return True if the index has a newer release than that which `auto` means."""
+        knowledge = replace(self.knowledge, read=facts)
+        chosen = resolve_torch_version(self.settings, self.host, knowledge).torch.version
+        newest = parse_version_numbers(chosen)
+        new = self._list_new_releases(facts)
+        return any(parse_version_numbers(version) > newest for version in new)
 
     def _is_new_release(self, facts: ReadFacts, version: str) -> bool:
         """Return True for a final release that is neither recorded nor read."""
@@ -149,7 +157,8 @@ class FactReader:
         for version in self._list_new_releases(facts):
             if row := self._read_release(index, wheels, version):
                 facts = structs.replace(facts, releases={**facts.releases, version: row})
-            if self._resolve_version(facts) == version:
+            knowledge = replace(self.knowledge, read=facts)
+            if can_use_version(self.settings, self.host, knowledge, version):
                 break
         for cuda in self._list_new_cudas(facts):
             if row := toolkit_probe.read_published_toolkit(index, cuda_files, cuda, self.host):
@@ -175,10 +184,6 @@ class FactReader:
         ]
         return [*(minor or facts.versions)][-1:]
 
-    def _resolve_version(self, facts: ReadFacts) -> str:
-        knowledge = replace(self.knowledge, read=facts)
-        return resolve_torch_version(self.settings, self.host, knowledge).torch.version
-
     def _read_release(
         self, index: PackageIndex, wheels: tuple[IndexFile, ...], version: str
     ) -> Row | None:
@@ -201,7 +206,8 @@ class FactReader:
         """
         knowledge = replace(self.knowledge, read=facts)
         candidates = [self._find_new_cuda(facts)]
-        release = knowledge.read_releases.get(self._resolve_version(facts))
+        settings = resolve_torch_version(self.settings, self.host, knowledge)
+        release = knowledge.read_releases.get(settings.torch.version)
         if release and self.settings.toolkit.version == "auto":
             candidates.append(release.pypi_cuda)
         try:

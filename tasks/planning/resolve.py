@@ -140,23 +140,26 @@ def resolve_torch_version(settings: Settings, host: Host, knowledge: Knowledge) 
     if settings.torch.version != "auto":
         return settings
     versions = list_versions(knowledge)
+    fitting = (
+        version for version in versions if can_use_version(settings, host, knowledge, version)
+    )
+    torch = structs.replace(settings.torch, version=next(fitting, versions[0]))
+    return structs.replace(settings, torch=torch)
+
+
+def can_use_version(settings: Settings, host: Host, knowledge: Knowledge, version: str) -> bool:
+    """Return True if `auto` can mean this version, see `resolve_torch_version`."""
+    if settings.torch.strategy == "source" or find_source_reason(settings):
+        release = torch_releases.find_release(knowledge, version)
+        return torch_releases.is_python_supported(release, host.python.version)
     requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
     platform = (host.system, host.machine, requested_cuda, host.python.version)
-    strategy, chosen = settings.torch.strategy, versions[0]
-    with suppress(SettingsError):
+    try:
         targets, _ = find_targets(settings, host, knowledge)
-        for version in versions:
-            if strategy == "source" or find_source_reason(settings):
-                release = torch_releases.find_release(knowledge, version)
-                is_usable = torch_releases.is_python_supported(release, host.python.version)
-            else:
-                query = (knowledge, version, targets, *platform)
-                is_usable = torch_releases.select_official_wheel(*query) is not None
-            if is_usable:
-                chosen = version
-                break
-    torch = structs.replace(settings.torch, version=chosen)
-    return structs.replace(settings, torch=torch)
+    except SettingsError:
+        return True
+    query = (knowledge, version, targets, *platform)
+    return torch_releases.select_official_wheel(*query) is not None
 
 
 def list_versions(knowledge: Knowledge) -> list[str]:

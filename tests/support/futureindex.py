@@ -6,8 +6,11 @@ The server adds them to what the real index has. Of torch it has nothing else.
 from __future__ import annotations
 
 import html
+import platform
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +23,8 @@ from tests.support.fatbins import fatbin
 from tests.support.sharedlibrary import compile_library, make_library
 from tests.support.webserver import Quiet, running
 
+PYTHON = f"cp{sys.version_info.major}{sys.version_info.minor}"
+PLATFORM = f"manylinux_2_28_{platform.machine()}"
 CPP_EXTENSION = """
 CUDA_GCC_VERSIONS = {}
 def _get_cuda_arch_flags(cflags=None):
@@ -52,7 +57,7 @@ HOST_CONFIG = """
 """
 
 
-def torch_wheel(  # noqa: PLR0913
+def torch_wheel(
     folder: Path,
     version: str,
     cuda: str,
@@ -75,11 +80,11 @@ def torch_wheel(  # noqa: PLR0913
         "torch/utils/__init__.py": "",
         "torch/utils/cpp_extension.py": CPP_EXTENSION % list(extension_archs),
         "torch/cuda/__init__.py": CUDA_MODULE % list(codes)
-        + (CODE_TABLE % {cuda: {"x86_64": set(codes)}} if table else ""),
+        + (CODE_TABLE % {cuda: {platform.machine(): set(codes)}} if table else ""),
         "torch/lib/libtorch_cuda.so": compile_library(folder / "k.so", source).read_bytes(),
         "torch/lib/libtorch.so": make_library(folder / "libtorch.so").read_bytes(),
     }
-    tag = "cp311-cp311-manylinux_2_28_x86_64"
+    tag = f"{PYTHON}-{PYTHON}-{PLATFORM}"
     return smallwheels.wheel(folder, "torch", version, content, requires, tag=tag)
 
 
@@ -89,17 +94,37 @@ def toolkit_wheels(folder: Path, cuda: str, sm: Sequence[str], *, gcc: int, clan
     pins = [f"nvidia-cuda-nvcc=={version}; extra == 'nvcc'"]
     pins += [f"nvidia-cuda-crt=={version}; extra == 'crt'"]
     smallwheels.wheel(folder, "cuda_toolkit", f"{cuda}.0", {}, pins)
-    quoted = ",".join(f"'sm_{arch.replace('.', '')}'" for arch in sm)
-    lines = "\n".join(f"sm_{arch.replace('.', '')}" for arch in sm)
-    programs: dict[str, bytes | str] = {
-        "nvidia/cu13/bin/nvcc": f"#!/bin/sh\necho '{lines}'\n",
-        "nvidia/cu13/bin/ptxas": f'#!/bin/sh\n[ "$1" = --list-version ] && echo 9.9 || echo "{quoted}"\n',
-    }
-    tag = "py3-none-manylinux_2_28_x86_64"
+    scripts = _compiler_scripts(sm, version)
+    programs = {f"nvidia/cu13/bin/{name}": text for name, text in scripts.items()}
+    tag = f"py3-none-{PLATFORM}"
     smallwheels.wheel(folder, "nvidia_cuda_nvcc", version, programs, tag=tag)
     header = HOST_CONFIG % (gcc, gcc, clang + 1, clang + 1)
-    headers: dict[str, bytes | str] = {"nvidia/cu13/include/crt/host_config.h": header}
+    headers = {"nvidia/cu13/include/crt/host_config.h": header}
     smallwheels.wheel(folder, "nvidia_cuda_crt", version, headers, tag=tag)
+
+
+def installed_toolkit(home: Path, cuda: str, sm: Sequence[str], *, gcc: int, clang: int) -> Path:
+    """Write a toolkit as an installer does, with programs that are scripts."""
+    for name, text in _compiler_scripts(sm, f"{cuda}.7").items():
+        path = home / "bin" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+    headers = home / "include" / "crt"
+    headers.mkdir(parents=True)
+    (home / "include" / "cuda.h").write_text("", encoding="utf-8")
+    header = HOST_CONFIG % (gcc, gcc, clang + 1, clang + 1)
+    (headers / "host_config.h").write_text(header, encoding="utf-8")
+    return home
+
+
+def _compiler_scripts(sm: Sequence[str], version: str) -> dict[str, str]:
+    """Return nvcc and ptxas, which answer the questions that torchyard asks."""
+    codes = [f"sm_{arch.replace('.', '')}" for arch in sm]
+    quoted, lines = ",".join(f"'{code}'" for code in codes), "\n".join(codes)
+    nvcc = f"case $1 in --version) echo V{version};; --list-gpu-code) echo '{lines}';; esac"
+    ptxas = f'case $1 in --list-version) echo 9.9;; --help) echo "{quoted}";; esac'
+    return {"nvcc": f"#!/bin/sh\n{nvcc}\n", "ptxas": f"#!/bin/sh\n{ptxas}\n"}
 
 
 def _list_own_files(folder: Path, project: str) -> list[Path]:
@@ -108,9 +133,11 @@ def _list_own_files(folder: Path, project: str) -> list[Path]:
 
 
 class _Handler(Quiet):
+    """Serves the folder's wheels, and pages with links to them and to those of the real index."""
+
     upstream = find_default_index()
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         parts = unquote(self.path).strip("/").split("/")
         if parts[0] != "simple":
             super().do_GET()
@@ -132,12 +159,27 @@ class _Handler(Quiet):
         self.wfile.write(body)
 
 
+@dataclass
+class FutureIndex:
+    """The variables `env` make the index the default one. `asked` are the projects asked for."""
+
+    env: Mapping[str, str]
+    asked: list[str]
+
+
 @contextmanager
-def serving(folder: Path) -> Iterator[Mapping[str, str]]:
-    """The variables that make the folder's index the default one, while the block lasts."""
-    handler = partial(_Handler, directory=str(folder))
+def serving(folder: Path) -> Iterator[FutureIndex]:
+    """Serve the wheels in the folder while the block lasts."""
+    asked: list[str] = []
+
+    class Handler(_Handler):
+        def do_GET(self) -> None:  # noqa: N802
+            parts = self.path.strip("/").split("/")
+            asked.extend(parts[1:2] if parts[0] == "simple" else [])
+            super().do_GET()
+
+    handler = partial(Handler, directory=str(folder))
     with running(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         url = f"http://127.0.0.1:{server.server_port}/simple"
-        yield {"UV_DEFAULT_INDEX": url, "PIP_INDEX_URL": url, "NO_PROXY": "127.0.0.1"}
-
-
+        env = {"UV_DEFAULT_INDEX": url, "PIP_INDEX_URL": url, "NO_PROXY": "127.0.0.1"}
+        yield FutureIndex(env, asked)
