@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import structs
 
@@ -94,6 +94,7 @@ def _run_command(name: str, subject: SelectedProfile, **params: Any) -> None:
         importlib.import_module(f"tasks.cli.commands.{name}").run(subject, **params)
 
 
+AskMode = Literal["never", "missing", "daily"]
 HostReader = Callable[[host_probe.HostQuery, PurePath], Host]
 
 
@@ -104,13 +105,13 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
     knowledge: Knowledge | None = None,
     host_of: HostReader = host_probe.read_host,
     local: str | None = None,
-    ask: bool = False,
+    ask: AskMode = "never",
 ) -> Profile:
     """Load the settings of a profile and make its plan. Raises `TorchyardError` if this fails.
 
     `host_of` returns the facts of this machine. If `local` is not None, it is used in place of the
-    content of config/local.yaml. If `ask` is True, facts that are not recorded may be read from
-    the package index and from toolkits.
+    content of config/local.yaml. `ask` says when the package index may be asked for facts that are
+    not recorded: `missing` if a fact is missing, `daily` also if the stored answer is old.
     """
     loaded = load_settings(root / "config", profile, environ, local)
     with add_setting_location(loaded):
@@ -122,7 +123,7 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
         query = host_probe.HostQuery(settings.python, settings.toolkit.path)
         host = host_of(query, layout.build / "host.json")
         facts = knowledge or load_knowledge(root / "config" / "knowledge")
-        loaded, facts = _complete_facts(loaded, root, host, facts, ask=ask)
+        loaded, facts = _complete_facts(loaded, root, host, facts, ask)
         settings = loaded.settings
         resolution, plan = make_plan(settings, host, facts, layout)
         unused = list_unused_setting_warnings(loaded, host, resolution)
@@ -134,17 +135,18 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
 
 
 def _complete_facts(
-    loaded: LoadedSettings, root: Path, host: Host, knowledge: Knowledge, *, ask: bool
+    loaded: LoadedSettings, root: Path, host: Host, knowledge: Knowledge, ask: AskMode
 ) -> tuple[LoadedSettings, Knowledge]:
     """Return the settings with a torch release, and the knowledge with the facts that were read."""
     version, settings = loaded.settings.torch.version, loaded.settings
     origin = loaded.origin.get(_VERSION_KEY, "")
     if version == "auto" and (locked := find_locked_release(settings, root, loaded.profile)):
         settings, origin = _set_version(settings, locked), f"{origin}, auto: {LOCK_NAME}"
-    if ask:
+    if ask != "never":
         from tasks.planning.read_facts_io import FactReader  # noqa: PLC0415 - not needed to list tasks
 
-        read = FactReader(root, settings, host, knowledge).update()
+        reader = FactReader(root, settings, host, knowledge)
+        read = reader.update(daily=ask == "daily")
     else:
         read = fact_store.select_facts(fact_store.read_store(root), settings, host, knowledge)
     knowledge = replace(knowledge, read=read)
@@ -165,7 +167,8 @@ _COMMANDS_FOR_BROKEN_PROFILE = frozenset(
 )
 _VERSION_KEY = "torch.version"
 _INSTALLING_TASKS = frozenset({"build", "install", "explain", "doctor"})
-_PLANNING_TASKS = _INSTALLING_TASKS | {"lock", "matrix", "bundle", *STAGE_VERBS}
+_PLANNING_TASKS = _INSTALLING_TASKS | {"matrix", *STAGE_VERBS}
+_TASKS_AFTER_BUILD = frozenset({"lock", "bundle", "validate", "publish"})
 _ALWAYS_OPTIONS = frozenset({"-a", "--always-execute"})
 _HELP_OPTIONS = frozenset({"--help", "-h"})
 _STATUS_OPTION = re.compile(r"--st|-\w*s")  # doit list --status; doit accepts abbreviations
@@ -250,7 +253,7 @@ def _create_session(
 ) -> tuple[Session, SelectedProfile]:
     runs = not _is_read_only_command(argv)
     host_of = partial(host_probe.read_host, run=runs)
-    opened = open_profile(root, profile, environ, host_of=host_of, ask=runs and _plans_build(argv))
+    opened = open_profile(root, profile, environ, host_of=host_of, ask=_find_ask_mode(argv))
     layout, settings = opened.layout, opened.loaded.settings
     if _needs_install_check(argv):
         from tasks.stages.install.target_interpreter_io import check_install_target  # noqa: PLC0415 - only for an installation
@@ -330,13 +333,18 @@ def _needs_install_check(argv: Sequence[str]) -> bool:
     return not tasks or not tasks.isdisjoint(_INSTALLING_TASKS)
 
 
-def _plans_build(argv: Sequence[str]) -> bool:
-    """Return True if a requested task plans, explains or locks a build."""
+def _find_ask_mode(argv: Sequence[str]) -> AskMode:
+    """Return when the requested tasks may ask the package index.
+
+    Tasks that use a finished build must not get a newer release than the build has.
+    """
     words = _list_positional_words(argv)
-    if words and words[0] in _NON_BUILDING_COMMANDS:
-        return False
-    kinds = {word.partition(":")[0] for word in words if word != "run" and not word.isdigit()}
-    return not kinds or not kinds.isdisjoint(_PLANNING_TASKS)
+    if _is_read_only_command(argv) or (words and words[0] in _NON_BUILDING_COMMANDS):
+        return "never"
+    tasks = {word.partition(":")[0] for word in words if word != "run" and not word.isdigit()}
+    if not tasks.isdisjoint(_TASKS_AFTER_BUILD):
+        return "missing"
+    return "daily" if not tasks or not tasks.isdisjoint(_PLANNING_TASKS) else "never"
 
 
 def _list_positional_words(argv: Sequence[str]) -> list[str]:

@@ -21,10 +21,11 @@ def load_knowledge(folder: Path) -> Knowledge:
 
     Reading raises `KnowledgeError` if a file is missing, lacks a key or has a wrong value.
     """
-    return Knowledge(folder, _parse_file)
+    return Knowledge(folder, parse_knowledge_file)
 
 
-def _parse_file(path: Path) -> Mapping[str, Any]:
+def parse_knowledge_file(path: Path) -> Mapping[str, Any]:
+    """Return the content of a YAML file of the folder. Raises `KnowledgeError`."""
     where = str(path)
     try:
         content = parse_yaml(path.read_text(encoding="utf-8"))
@@ -52,20 +53,25 @@ class SchemaProblem:
 
 
 def check_schema(folder: Path) -> Iterator[SchemaProblem]:
-    """Yield every mistake in the YAML files of `folder`, according to schema.json there."""
+    """Yield every mistake in the YAML files of `folder`, according to schema.json there.
+
+    The definition of read/pytorch.yaml is `read_pytorch`.
+    """
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - only where it is checked
     from jsonschema.exceptions import best_match  # noqa: PLC0415
 
     definitions = json.loads((folder / "schema.json").read_text(encoding="utf-8"))["$defs"]
-    for path in sorted(folder.glob("*.yaml")):
-        if path.stem not in definitions:
-            yield SchemaProblem(path.name, "", f"schema.json has no $defs.{path.stem}")
+    for path in sorted([*folder.glob("*.yaml"), *folder.glob("read/*.yaml")]):
+        file = path.relative_to(folder).as_posix()
+        name = file.removesuffix(".yaml").replace("/", "_")
+        if name not in definitions:
+            yield SchemaProblem(file, "", f"schema.json has no $defs.{name}")
             continue
-        validator = Draft202012Validator({"$ref": f"#/$defs/{path.stem}", "$defs": definitions})
+        validator = Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": definitions})
         content = yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506  (a safe one)
         for schema_error in validator.iter_errors(content):
             error = best_match([schema_error]) or schema_error  # the closest of alternatives
-            yield SchemaProblem(path.name, ".".join(map(str, error.absolute_path)), error.message)
+            yield SchemaProblem(file, ".".join(map(str, error.absolute_path)), error.message)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from tasks.knowledge.versions import (
     format_published_version,
     parse_major_minor,
     parse_version_numbers,
+    remove_local_part,
 )
 
 _MACHINE_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -114,7 +115,7 @@ def find_release(knowledge: Knowledge, version: str) -> Release:
     if not match:
         raise KnowledgeError(f'"{version}" is not a torch version', hint='write it as "2.15.0"')
     minor, numbers = f"{match[1]}.{match[2]}", match[0].removeprefix("v")
-    patch, channel = _strip_local_version(version), find_release_channel(version)
+    patch, channel = remove_local_part(version), find_release_channel(version)
     if read := knowledge.read_releases.get(patch):
         return read
     if release := knowledge.releases.get(minor):
@@ -230,7 +231,7 @@ def list_nearest_releases(knowledge: Knowledge, version: str) -> tuple[Release, 
     """
     minors = list(knowledge.releases)
     requested = parse_major_minor(version.strip().removeprefix("v"))
-    patch = _strip_local_version(version)
+    patch = remove_local_part(version)
     same = [
         minor
         for minor, release in knowledge.releases.items()
@@ -329,8 +330,4 @@ def _build_selected_wheel(
 
 
 def _resolve_patch_version(release: Release, version: str) -> str:
-    return _strip_local_version(version) if version.count(".") >= 2 else release.patch
-
-
-def _strip_local_version(version: str) -> str:
-    return version.strip().removeprefix("v").split("+")[0]
+    return remove_local_part(version) if version.count(".") >= 2 else release.patch

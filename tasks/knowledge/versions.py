@@ -22,6 +22,11 @@ def parse_version_numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, match[0].split("."))) if match else ()
 
 
+def remove_local_part(version: str) -> str:
+    """Return the version without a leading v and its local part: `2.7.1` for `v2.7.1+cu128`."""
+    return version.strip().removeprefix("v").split("+")[0]
+
+
 def format_major_minor(version: str) -> str:
     """Return major and minor as text: `12.8` for `12.8.93`."""
     return ".".join(version.split(".")[:2])

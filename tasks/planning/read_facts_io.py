@@ -13,12 +13,13 @@ from pathlib import Path
 from msgspec import structs
 
 from tasks.core.errors import FetchError, KnowledgeError, SettingsError
-from tasks.core.model import Host
+from tasks.core.model import Host, InstalledTorch
 from tasks.core.package_files import IndexFile, PackageIndex
 from tasks.knowledge import Knowledge
 from tasks.knowledge.cuda_toolkits import find_toolkit
 from tasks.knowledge.read_facts import MAX_FACT_AGE_DAYS, ReadFacts, Row
 from tasks.knowledge.release_rows import (
+    build_release_row,
     find_companion_release,
     list_minor_releases,
     list_releases,
@@ -26,6 +27,7 @@ from tasks.knowledge.release_rows import (
 )
 from tasks.knowledge.torch_releases import find_release, normalize_machine
 from tasks.knowledge.versions import parse_major_minor, parse_version_numbers
+from tasks.knowledge.wheel_facts import TORCH_MEMBERS, read_torch_wheel
 from tasks.planning.resolve import can_use_version, resolve_torch_version
 from tasks.planning.target_resolution import find_targets, select_compiled_targets
 from tasks.settings.schema import Settings
@@ -58,13 +60,15 @@ class FactReader:
         """Return the stored facts, without the network and without starting a program."""
         return fact_store.select_facts(self.store, self.settings, self.host, self.knowledge)
 
-    def update(self, max_age: timedelta | None = _MAX_AGE) -> ReadFacts:
+    def update(self, *, daily: bool = True) -> ReadFacts:
         """Return the stored facts, and read what is missing from toolkits and the package index.
 
-        `max_age` is for the list of releases on the index, which torch.version: auto needs; None
-        accepts any stored list. If the index does not answer, `problem` says why.
+        If `daily` is True, the list of releases, which torch.version: auto needs, is also read
+        again if it is older than a day. If the index does not answer, `problem` says why.
         """
+        max_age = _MAX_AGE if daily else None
         self._read_installed_toolkits()
+        self._read_existing_torch()
         facts = self.load()
         if self.settings.offline:
             return structs.replace(facts, problem="the setting offline is used")
@@ -74,7 +78,8 @@ class FactReader:
             facts = self._ask_index(facts)
         except (FetchError, OSError) as error:
             return structs.replace(facts, problem=str(getattr(error, "message", error)))
-        indexes = {**self.store.indexes, self._find_index(): facts}
+        index = fact_store.identify_index(self.settings, self.knowledge)
+        indexes = {**self.store.indexes, index: facts}
         self._save(structs.replace(self.store, indexes=indexes))
         return self.load()
 
@@ -93,8 +98,15 @@ class FactReader:
             toolkits = {**self.store.toolkits, **rows}
             self._save(structs.replace(self.store, toolkits=toolkits))
 
-    def _find_index(self) -> str:
-        return fact_store.find_torch_index(self.settings, self.knowledge)
+    def _read_existing_torch(self) -> None:
+        """Read the files of an existing torch whose release nobody has recorded."""
+        torch = self.host.python.torch if self.settings.torch.strategy == "existing" else None
+        if not torch or fact_store.identify_torch(torch) in self.store.torches:
+            return
+        if self._is_new_release(ReadFacts(), torch.version):
+            row = {**read_installed_release(torch), "origin": f"read from {torch.folder}"}
+            torches = {**self.store.torches, fact_store.identify_torch(torch): row}
+            self._save(structs.replace(self.store, torches=torches))
 
     def _should_ask(self, facts: ReadFacts, max_age: timedelta | None) -> bool:
         recorded = datetime.fromisoformat(self.knowledge.date).replace(tzinfo=UTC)
@@ -116,7 +128,7 @@ class FactReader:
         return any(parse_version_numbers(version) > newest for version in new)
 
     def _is_new_release(self, facts: ReadFacts, version: str) -> bool:
-        """Return True for a final release that is neither recorded nor read."""
+        """Return True for a release that is neither recorded nor read, and is no pre-release."""
         try:
             release = find_release(replace(self.knowledge, read=facts), version)
         except KnowledgeError:
@@ -142,7 +154,7 @@ class FactReader:
     def _ask_index(self, facts: ReadFacts) -> ReadFacts:
         """Return the facts with the releases on the index, and the rows of those that matter."""
         limit = time.monotonic() + _TIME_LIMIT
-        place = self._find_index()
+        place = fact_store.find_torch_index(self.settings, self.knowledge)
         index = open_package_index(place, timeout=_READ_TIMEOUT, deadline=limit)
         wheels = index.list_files("torch")
         cuda_files = index.list_files("cuda-toolkit")
@@ -219,6 +231,16 @@ class FactReader:
         for cuda in dict.fromkeys(candidates):
             if cuda in facts.cuda_versions and self._is_new_cuda(facts, cuda):
                 yield cuda
+
+
+def read_installed_release(torch: InstalledTorch) -> Row:
+    """Return the row of the release of an installed torch, with what its files say."""
+    site = Path(torch.folder).parent
+    patterns = (pattern.replace("*.dist-info", "torch-*.dist-info") for pattern in TORCH_MEMBERS)
+    paths = (path for pattern in patterns for path in site.glob(pattern))
+    members = {path.relative_to(site).as_posix(): path.read_bytes() for path in paths}
+    name = f"torch {torch.version} in {torch.folder}"
+    return build_release_row(read_torch_wheel(members), (), IndexFile(name, ""))
 
 
 def _is_older(date: str, max_age: timedelta | None) -> bool:

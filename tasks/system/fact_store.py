@@ -1,19 +1,20 @@
 """Store the facts that were read from package indexes and toolkits, and load them offline.
 
 The file is build/.facts.json of the checkout. It has the facts of each index, and the rows of
-installed toolkits.
+toolkits and torches that are installed.
 """
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
-from tasks.core.model import FACT_STORE_PATH, Host, InstalledToolkit
+from tasks.core.errors import redact_secrets
+from tasks.core.model import FACT_STORE_PATH, Host, InstalledToolkit, InstalledTorch
 from tasks.knowledge import Knowledge
 from tasks.knowledge.mirrors import apply_index_mirror, collect_mirror_replacements
-from tasks.knowledge.read_facts import ReadFacts
+from tasks.knowledge.read_facts import ReadFacts, Row
+from tasks.knowledge.versions import remove_local_part
 from tasks.settings.schema import Settings
 from tasks.system import files
 from tasks.system.hardware.toolchain import build_nvcc_path, stamp_program
@@ -23,11 +24,15 @@ _FORMAT = 1
 
 
 class FactStore(Struct, frozen=True):
-    """The content of the store. The keys of `toolkits` are from `identify_toolkit`."""
+    """The content of the store: facts by index, and rows of what is installed.
+
+    The keys are from `identify_index`, `identify_toolkit` and `identify_torch`.
+    """
 
     format: int = _FORMAT
     indexes: dict[str, ReadFacts] = {}
-    toolkits: dict[str, dict[str, Any]] = {}
+    toolkits: dict[str, Row] = {}
+    torches: dict[str, Row] = {}
 
 
 def read_store(root: Path) -> FactStore:
@@ -49,15 +54,18 @@ def write_store(root: Path, store: FactStore) -> None:
 def select_facts(
     store: FactStore, settings: Settings, host: Host, knowledge: Knowledge
 ) -> ReadFacts:
-    """Return the stored facts of the profile's index, and of the toolkits of this host."""
-    if not (store.indexes or store.toolkits):
+    """Return the stored facts of the profile's index, and of what is installed on this host."""
+    if not (store.indexes or store.toolkits or store.torches):
         return ReadFacts()
-    facts = store.indexes.get(find_torch_index(settings, knowledge), ReadFacts())
-    toolkits = dict(facts.toolkits)
+    facts = store.indexes.get(identify_index(settings, knowledge), ReadFacts())
+    releases, toolkits = dict(facts.releases), dict(facts.toolkits)
+    torch = host.python.torch if settings.torch.strategy == "existing" else None
+    if torch and (row := store.torches.get(identify_torch(torch))):
+        releases[remove_local_part(torch.version)] = row
     for kit in list_new_toolkits(host, knowledge):
         if row := store.toolkits.get(identify_toolkit(kit)):
             toolkits[kit.release] = row
-    return structs.replace(facts, toolkits=toolkits)
+    return structs.replace(facts, releases=releases, toolkits=toolkits)
 
 
 def find_torch_index(settings: Settings, knowledge: Knowledge) -> str:
@@ -66,6 +74,16 @@ def find_torch_index(settings: Settings, knowledge: Knowledge) -> str:
     place = find_default_index() if index == "auto" else index
     presets = collect_mirror_replacements(settings.mirrors, knowledge)
     return apply_index_mirror(place, {**presets, **settings.source.mirrors})
+
+
+def identify_index(settings: Settings, knowledge: Knowledge) -> str:
+    """Return the index without passwords."""
+    return redact_secrets(find_torch_index(settings, knowledge))
+
+
+def identify_torch(torch: InstalledTorch) -> str:
+    """Return the folder and the version of an installed torch."""
+    return f"{torch.folder} {torch.version}"
 
 
 def list_new_toolkits(host: Host, knowledge: Knowledge) -> list[InstalledToolkit]:
