@@ -24,6 +24,7 @@ from tasks.knowledge.package_managers import PackageManager, PackageManagers
 from tasks.knowledge.read_facts import (
     ReadFacts,
     assume_row,
+    assume_wheels,
     complete_release_row,
     merge_rows,
     merge_tables,
@@ -282,6 +283,7 @@ class Knowledge:
         ):
             minor = format_major_minor(version)
             row = merge_rows(assume_row(known, minor), read)
+            row = assume_wheels(row) if "pypi_cuda" in read and "wheels" not in read else row
             named = {"name": minor, **row, "patch": version}
             at, kind = f"releases.{version}", facts.Release
             table[version] = self._convert_row("pytorch", at, named, kind, self._complete_release)

@@ -93,6 +93,25 @@ def assume_row(known: Mapping[str, Row], name: str) -> Row:
     return {**assumed, "status": status}
 
 
+def assume_wheels(row: Row) -> Row:
+    """Return the row of a release that was read from a wheel that does not list its archs.
+
+    Its wheel on PyPI, with the CUDA release `pypi_cuda`, is assumed to have the archs of the
+    wheel with the newest CUDA release before it.
+    """
+    cuda = row["pypi_cuda"]
+    wheels = [{**wheel, "pypi": wheel["pypi"] and wheel["cuda"] == cuda} for wheel in row["wheels"]]
+    for platform in {(one["system"], one["machine"]) for one in row["wheels"] if one["pypi"]}:
+        own = [one for one in wheels if (one["system"], one["machine"]) == platform]
+        if cuda not in {one["cuda"] for one in own}:
+            nearest = max(own, key=lambda one: parse_major_minor(one["cuda"]))
+            wheels.append({**nearest, "cuda": cuda})
+    for wheel in wheels:
+        wheel["pypi"] |= wheel["cuda"] == cuda and wheel["system"] == "linux"
+    cudas = sorted({*row["cudas_built"], cuda}, key=parse_major_minor)
+    return {**row, "wheels": wheels, "cudas_built": cudas}
+
+
 _COMPANIONS = ("torchvision", "torchaudio", "triton")
 
 

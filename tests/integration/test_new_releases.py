@@ -140,6 +140,17 @@ def test_without_an_index_the_nearest_release_is_assumed_and_labelled(yard: Yard
     assert "did not answer" in out
 
 
+def test_wheel_without_a_list_of_archs_is_only_expected_to_have_the_code(
+    yard: Yard, tmp_path: Path
+) -> None:
+    futureindex.torch_wheel(tmp_path / "wheels", NEXT_TORCH, NEXT_CUDA, [120], table=False)
+    with futureindex.serving(tmp_path / "wheels") as index:
+        code, out = explained(yard, index.env, target={"gpus": ["12.0"]})
+    assert code == 0, out
+    assert f"PyPI's torch {NEXT_TORCH} (CUDA {NEXT_CUDA}) is expected to hold sm_120" in out
+    assert READ_WHEEL in out
+
+
 def test_gpu_of_a_new_major_version_gets_ptx_of_the_newest_arch(yard: Yard) -> None:
     """The capability comes from the driver; no known toolkit compiles for it."""
     yard.profile(torch={"version": NEWEST_RELEASE.patch}, extensions=[])
