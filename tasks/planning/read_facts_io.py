@@ -74,13 +74,13 @@ class FactReader:
             return structs.replace(facts, problem="the setting offline is used")
         if not self._should_ask(facts, max_age):
             return facts
-        try:
-            facts = self._ask_index(facts)
-        except (FetchError, OSError) as error:
-            return structs.replace(facts, problem=str(getattr(error, "message", error)))
         index = fact_store.identify_index(self.settings, self.knowledge)
-        indexes = {**self.store.indexes, index: facts}
-        self._save(structs.replace(self.store, indexes=indexes))
+        try:
+            for found in self._ask_index(facts):
+                indexes = {**self.store.indexes, index: found}
+                self._save(structs.replace(self.store, indexes=indexes))
+        except (FetchError, OSError) as error:
+            return structs.replace(self.load(), problem=str(getattr(error, "message", error)))
         return self.load()
 
     def _save(self, store: FactStore) -> None:
@@ -116,10 +116,10 @@ class FactReader:
         if self.settings.torch.strategy == "existing":
             return False
         if self.settings.torch.version == "auto":
-            return _is_older(facts.date, max_age) or self._has_unread_release(facts)
+            return _is_older(facts.date, max_age) or self._has_newer_release(facts)
         return self._is_new_release(facts, self.settings.torch.version)
 
-    def _has_unread_release(self, facts: ReadFacts) -> bool:
+    def _has_newer_release(self, facts: ReadFacts) -> bool:
         """Return True if the index has a newer release than that which `auto` means."""
         knowledge = replace(self.knowledge, read=facts)
         chosen = resolve_torch_version(self.settings, self.host, knowledge).torch.version
@@ -151,8 +151,8 @@ class FactReader:
         is_packaged = kit.pypi or parse_major_minor(cuda)[0] < _FIRST_PACKAGED_MAJOR
         return kit.origin.startswith("assumed") or not is_packaged
 
-    def _ask_index(self, facts: ReadFacts) -> ReadFacts:
-        """Return the facts with the releases on the index, and the rows of those that matter."""
+    def _ask_index(self, facts: ReadFacts) -> Iterator[ReadFacts]:
+        """Yield the facts with the releases on the index, then with each row that was read."""
         limit = time.monotonic() + _TIME_LIMIT
         place = fact_store.find_torch_index(self.settings, self.knowledge)
         index = open_package_index(place, timeout=_READ_TIMEOUT, deadline=limit)
@@ -166,16 +166,18 @@ class FactReader:
             date=datetime.now(UTC).isoformat(timespec="seconds"),
             releases=_drop_replaced(facts.releases, wheels),
         )
+        yield facts
         for version in self._list_new_releases(facts):
             if row := self._read_release(index, wheels, version):
                 facts = structs.replace(facts, releases={**facts.releases, version: row})
+                yield facts
             knowledge = replace(self.knowledge, read=facts)
             if can_use_version(self.settings, self.host, knowledge, version):
                 break
         for cuda in self._list_new_cudas(facts):
             if row := toolkit_probe.read_published_toolkit(index, cuda_files, cuda, self.host):
                 facts = structs.replace(facts, toolkits={**facts.toolkits, cuda: row})
-        return facts
+                yield facts
 
     def _list_new_releases(self, facts: ReadFacts) -> list[str]:
         """Return the releases to read, in the order of preference."""

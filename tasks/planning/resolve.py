@@ -134,8 +134,8 @@ def resolve_torch_version(settings: Settings, host: Host, knowledge: Knowledge) 
     """Return the settings with a release in torch.version in place of `auto`.
 
     This is the newest release with an official wheel for the targets, the platform and the Python,
-    or for a source build the newest release that supports the Python. If there is none, it is the
-    newest release. Releases that the package index lacks are left out if the index was asked.
+    or for a source build the newest release that supports the Python. If no release fits, it is
+    the newest. Releases that the package index lacks are left out if the index was asked.
     """
     if settings.torch.version != "auto":
         return settings
