@@ -94,7 +94,9 @@ def build_release_row(facts: Mapping[str, Any], files: Sequence[IndexFile], file
         row |= {
             name: {row["pypi_cuda"]: facts[name]} for name in ("cudnn", "nccl") if name in facts
         }
-    if code := facts.get("code"):
+    # The table in a wheel is about the official ones: 2.15.0+cu132, not 2.15.0+cu132.sm120.g1a2b3c4
+    is_official = re.fullmatch(r"(cu\d+)?", facts.get("local", ""))
+    if is_official and (code := facts.get("code")):
         row["cudas_built"] = sorted({*code, *filter(None, [cuda])}, key=parse_major_minor)
         row["wheels"] = list(_build_wheel_rows(code, row.get("pypi_cuda", ""), status))
     return row | {"status": status}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import unquote
 
 from msgspec import structs
 
@@ -26,7 +27,7 @@ from tasks.knowledge.release_rows import (
     read_release,
 )
 from tasks.knowledge.torch_releases import find_release, normalize_machine
-from tasks.knowledge.versions import parse_major_minor, parse_version_numbers
+from tasks.knowledge.versions import parse_major_minor, parse_version_numbers, remove_local_part
 from tasks.knowledge.wheel_facts import TORCH_MEMBERS, read_torch_wheel
 from tasks.planning.resolve import can_use_version, resolve_torch_version
 from tasks.planning.target_resolution import find_targets, select_compiled_targets
@@ -128,7 +129,12 @@ class FactReader:
         return any(parse_version_numbers(version) > newest for version in new)
 
     def _is_new_release(self, facts: ReadFacts, version: str) -> bool:
-        """Return True for a release that is neither recorded nor read, and is no pre-release."""
+        """Return True for a release that is neither recorded nor read, and is no pre-release.
+
+        With torch.index, every release counts that was not read there.
+        """
+        if self.settings.torch.index != "auto":
+            return remove_local_part(version) not in facts.releases
         try:
             release = find_release(replace(self.knowledge, read=facts), version)
         except KnowledgeError:
@@ -167,12 +173,14 @@ class FactReader:
             releases=_drop_replaced(facts.releases, wheels),
         )
         yield facts
+        is_auto = self.settings.torch.version == "auto"
         for version in self._list_new_releases(facts):
             if row := self._read_release(index, wheels, version):
                 facts = structs.replace(facts, releases={**facts.releases, version: row})
                 yield facts
             knowledge = replace(self.knowledge, read=facts)
-            if can_use_version(self.settings, self.host, knowledge, version):
+            is_usable = can_use_version(self.settings, self.host, knowledge, version)
+            if row and (is_usable or not is_auto):
                 break
         for cuda in self._list_new_cudas(facts):
             if row := toolkit_probe.read_published_toolkit(index, cuda_files, cuda, self.host):
@@ -182,11 +190,11 @@ class FactReader:
     def _list_new_releases(self, facts: ReadFacts) -> list[str]:
         """Return the releases to read, in the order of preference."""
         version = self.settings.torch.version
-        candidates = [version] if version != "auto" else [*reversed(facts.versions)]
-        new = [one for one in candidates if self._is_new_release(facts, one)]
         if version != "auto":
-            new = new if version in facts.versions else self._list_nearest(facts, version)
-            return [one for one in new if self._is_new_release(facts, one)]
+            candidates = [version, *self._list_nearest(facts, version)]
+            return [one for one in candidates if self._is_new_release(facts, one)]
+        candidates = [*reversed(facts.versions)]
+        new = [one for one in candidates if self._is_new_release(facts, one)]
         recorded = next((one for one in candidates if one not in new), None)
         newer = candidates[: candidates.index(recorded)] if recorded else candidates
         return [one for one in newer if one in new][:_MAX_NEW_RELEASES]
@@ -204,7 +212,9 @@ class FactReader:
         machine = normalize_machine(self.host.machine)
         # the wheel for Linux names the CUDA of PyPI; the wheel for Windows there has none
         platforms = [("linux", "x86_64"), (self.host.system, machine), ("linux", "aarch64")]
-        row = read_release(index, wheels, version, platforms, self.host.python.minor)
+        local = self.settings.torch.local
+        rebuilds = [one for one in wheels if not local or f"+{local}-" in unquote(one.name)]
+        row = read_release(index, rebuilds, version, platforms, self.host.python.minor)
         for name in _LIBRARIES if row else ():
             if row and name in self.settings.companions:
                 release = find_companion_release(index, name, version)

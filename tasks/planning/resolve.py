@@ -139,7 +139,7 @@ def resolve_torch_version(settings: Settings, host: Host, knowledge: Knowledge) 
     """
     if settings.torch.version != "auto":
         return settings
-    versions = list_versions(knowledge)
+    versions = list_versions(settings, knowledge)
     fitting = (
         version for version in versions if can_use_version(settings, host, knowledge, version)
     )
@@ -149,26 +149,33 @@ def resolve_torch_version(settings: Settings, host: Host, knowledge: Knowledge) 
 
 def can_use_version(settings: Settings, host: Host, knowledge: Knowledge, version: str) -> bool:
     """Return True if `auto` can mean this version, see `resolve_torch_version`."""
-    if settings.torch.strategy == "source" or find_source_reason(settings):
-        release = torch_releases.find_release(knowledge, version)
-        return torch_releases.is_python_supported(release, host.python.version)
-    requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
-    platform = (host.system, host.machine, requested_cuda, host.python.version)
+    release = torch_releases.find_release(knowledge, version)
+    is_source = settings.torch.strategy == "source" or find_source_reason(settings)
+    is_own_index = settings.torch.index != "auto"
+    has_python = torch_releases.is_python_supported(release, host.python.version)
+    if is_source or (is_own_index and not has_python):
+        return has_python
     try:
         targets, _ = find_targets(settings, host, knowledge)
     except SettingsError:
         return True
+    if is_own_index:
+        return not _list_missing_archs(knowledge, release, targets, host)
+    requested_cuda = None if settings.toolkit.version == "auto" else settings.toolkit.version
+    platform = (host.system, host.machine, requested_cuda, host.python.version)
     query = (knowledge, version, targets, *platform)
     return torch_releases.select_official_wheel(*query) is not None
 
 
-def list_versions(knowledge: Knowledge) -> list[str]:
+def list_versions(settings: Settings, knowledge: Knowledge) -> list[str]:
     """Return the torch releases that `auto` can choose from, newest first.
 
-    These are releases whose facts were recorded or read. If the package index was asked, it must
-    have the release.
+    These are releases whose facts were recorded or read, or with torch.index only those that were
+    read there. If the package index was asked, it must have the release.
     """
-    known = {release.patch for release in knowledge.releases.values()} | {*knowledge.read_releases}
+    recorded = {release.patch for release in knowledge.releases.values()}
+    is_own_index = settings.torch.index != "auto" and knowledge.read_releases
+    known = {*knowledge.read_releases} | (set() if is_own_index else recorded)
     published = known & {*knowledge.read.versions} or known
     return sorted(published, key=parse_version_numbers, reverse=True)
 
@@ -264,16 +271,24 @@ def _require_read_code(
     knowledge: Knowledge, release: Release, targets: tuple[Arch, ...], host: Host
 ) -> None:
     """Raise `UnsatisfiableError` if a wheel that was read has no code for a target."""
+    if missing := _list_missing_archs(knowledge, release, targets, host):
+        message = f"torch {release.patch} of {knowledge.read.index} has no code for "
+        message += ", ".join(map(str, missing))
+        hint = "choose another torch.version, or set torch.strategy: source"
+        raise UnsatisfiableError(message, location="torch", hint=hint)
+
+
+def _list_missing_archs(
+    knowledge: Knowledge, release: Release, targets: tuple[Arch, ...], host: Host
+) -> list[Arch]:
+    """Return the targets that the wheel of a release has no code for, [] if it was not read."""
     if not release.origin.startswith("read"):
-        return
+        return []
     platform = (host.system, host.machine, release.pypi_cuda)
-    for wheel in torch_releases.list_platform_wheels(release, *platform):
-        if missing := torch_releases.list_uncovered_archs(knowledge, wheel, targets):
-            archs = ", ".join(map(str, sorted(wheel.archs)))
-            message = f"torch {release.patch} of {knowledge.read.index} holds code for {archs}, "
-            message += f"not for {', '.join(map(str, missing))}"
-            hint = "choose another torch.version, or set torch.strategy: source"
-            raise UnsatisfiableError(message, location="torch", hint=hint)
+    wheels = torch_releases.list_platform_wheels(release, *platform)
+    wheels = [wheel for wheel in wheels if not wheel.status.startswith("unverified")]
+    uncovered = (torch_releases.list_uncovered_archs(knowledge, one, targets) for one in wheels)
+    return next(uncovered, [])
 
 
 def _select_source_cuda(

@@ -77,8 +77,9 @@ def find_torch_index(settings: Settings, knowledge: Knowledge) -> str:
 
 
 def identify_index(settings: Settings, knowledge: Knowledge) -> str:
-    """Return the index without passwords."""
-    return redact_secrets(find_torch_index(settings, knowledge))
+    """Return the index without passwords, and the local version in torch.local."""
+    place = redact_secrets(find_torch_index(settings, knowledge))
+    return f"{place} {settings.torch.local}" if settings.torch.local else place
 
 
 def identify_torch(torch: InstalledTorch) -> str:
