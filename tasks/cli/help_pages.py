@@ -210,6 +210,18 @@ COMMAND_PAGES = (
         "For the development of torchyard. Requires pip install -e '.[test]'.",
         "doit check",
     ),
+    _create_page(
+        "refresh",
+        DEVELOPMENT,
+        "read all releases on a package index into config/knowledge/read",
+        "For the maintainers of torchyard, on Linux. Reads the wheels of torch and its companions, "
+        "and runs the compilers of the CUDA packages. Files that were read before are not read "
+        "again. Prints each changed value, and the conditions to review. Exits with 1 if a value "
+        "contradicts a curated one.",
+        "doit refresh --index https://pypi.org/simple",
+        Option("index", "read the package index at URL; default: that of uv or pip", "URL"),
+        Option("check", "only report the differences, and write no file"),
+    ),
 )
 
 # doit's commands that are useful to users, with what they do in torchyard

@@ -88,7 +88,7 @@ def render_page(knowledge: Knowledge) -> str:
         for prefix, url in fact.instead.items()
     )
     parts = [
-        _PAGE_HEAD.format(date=knowledge.pytorch_notes["compiled"]["date"]),
+        _PAGE_HEAD.format(date=knowledge.pytorch_notes["read"]["date"]),
         "## In short\n",
         _render_rows("card | arch list | CUDA | torch", notes["recommendations"], "gpu"),
         *_render_generations(knowledge),
@@ -234,7 +234,8 @@ def _list_toolkit_rows(knowledge: Knowledge) -> Iterator[tuple[str, ...]]:
     for cuda, toolkit in knowledge.toolkits.items():
         archs = {arch for arch in toolkit.makes if not arch.suffix}
         row = knowledge.toolkit_notes["releases"][cuda]
-        mark, versions = _mark(row["driver"]), (toolkit.linux_driver, toolkit.windows_driver)
+        mark = _mark(row["driver"]) if "driver" in row else ""  # not known of a new toolkit
+        versions = (toolkit.linux_driver, toolkit.windows_driver)
         drivers = (f"{version} {mark}" if version else "–" for version in versions)
         yield (
             f"**{cuda}** {format_evidence_mark(toolkit.status)}",
@@ -244,7 +245,7 @@ def _list_toolkit_rows(knowledge: Knowledge) -> Iterator[tuple[str, ...]]:
             str(toolkit.clang_max),
             f"{toolkit.msvc_min}–{toolkit.msvc_below - 1}",
             *drivers,
-            f"{'yes' if toolkit.pypi else 'no'} {format_evidence_mark(row['pypi_status'])}",
+            f"{'yes' if toolkit.pypi else 'no'} {format_evidence_mark(toolkit.status)}",
         )
         previous = archs
 

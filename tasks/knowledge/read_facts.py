@@ -55,8 +55,11 @@ def merge_rows(row: Mapping[str, Any], read: Mapping[str, Any]) -> Row:
 
 
 def _merge_wheels(wheels: Iterable[Row], read: Iterable[Row]) -> list[Row]:
-    by_build = {(wheel["cuda"], wheel["system"], wheel["machine"]): wheel for wheel in wheels}
-    by_build |= {(wheel["cuda"], wheel["system"], wheel["machine"]): wheel for wheel in read}
+    # a curated row may lack a key: converting it to a fact reports that
+    by_build = {
+        (wheel.get("cuda"), wheel.get("system"), wheel.get("machine")): wheel
+        for wheel in (*wheels, *read)
+    }
     return list(by_build.values())
 
 

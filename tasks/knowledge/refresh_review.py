@@ -145,7 +145,7 @@ def _is_limited(limit: Row, minor: str, system: str, machine: str) -> bool:
 
 def _list_limit_contradictions(curated: Documents, read: Documents) -> Iterator[str]:
     """Compare the limits that combinations.yaml repeats."""
-    toolkits = merge_releases(curated, read, "toolkits")
+    toolkits = _merge_known(curated, read, "toolkits")
     for entry in curated["combinations"]["known_bad"]:
         conditions = entry["when"] if isinstance(entry["when"], list) else [entry["when"]]
         place = f"combinations.yaml: known_bad.{entry['id']}"
@@ -154,9 +154,16 @@ def _list_limit_contradictions(curated: Documents, read: Documents) -> Iterator[
                 for message in _check_compiler_limit(condition, program, toolkits):
                     yield f"{place}: {message}"
         elif entry["id"] == _CUDA_FLOORS:
-            releases = merge_releases(curated, read, "pytorch")
+            releases = _merge_known(curated, read, "pytorch")
             for message in _check_cuda_floors(conditions, releases, next(iter(toolkits), "")):
                 yield f"{place}: {message}"
+
+
+def _merge_known(curated: Documents, read: Documents, name: str) -> dict[str, Row]:
+    """Return the rows with what is known, and without what is assumed for a new release."""
+    own, found = curated[name]["releases"], read[name]["releases"]
+    releases = merge_releases(curated, read, name)
+    return {one: merge_rows(own.get(one, {}), found.get(one, {})) for one in releases}
 
 
 def _check_compiler_limit(
@@ -164,10 +171,12 @@ def _check_compiler_limit(
 ) -> Iterator[str]:
     """Yield a message for each toolkit that the condition is wrong about."""
     least = re.fullmatch(r">=(\d+)", condition[program])
-    for cuda, row in toolkits.items() if least else ():
-        newest = row["msvc"]["below"] - 1 if program == "msvc" else row[f"{program}_max"]
-        is_refused = least is not None and int(least[1]) > newest
-        if is_refused != is_version_within(cuda, condition["cuda"]):
+    for cuda, row in toolkits.items():
+        newest = row["msvc"]["below"] - 1 if "msvc" in row else None
+        newest = newest if program == "msvc" else row.get(f"{program}_max")
+        if least is None or newest is None:
+            continue
+        if (int(least[1]) > newest) != is_version_within(cuda, condition["cuda"]):
             claim = f"{program} {condition[program]} fails with CUDA {condition['cuda']}"
             yield f"{claim}, but host_config.h of CUDA {cuda} accepts {program} up to {newest}"
 
@@ -178,6 +187,8 @@ def _check_cuda_floors(
     """Yield a message for each torch release whose CMake code has another minimum."""
     conditions = list(conditions)
     for minor, row in releases.items():
+        if "min_cuda_cmake" not in row:
+            continue
         floors = [
             one["cuda"].removeprefix("<")
             for one in conditions

@@ -18,7 +18,7 @@ from tasks.core.package_files import IndexFile, PackageIndex
 from tasks.core.text_formatting import format_duration, format_size
 from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, parse_knowledge_file
 from tasks.knowledge.machine_code_rules import MachineCode
-from tasks.knowledge.refresh import DOCUMENT_NAMES, refresh_documents, render_document
+from tasks.knowledge.read_documents import DOCUMENT_NAMES, refresh_documents, render_document
 from tasks.knowledge.refresh_review import (
     REVIEWED_FILES,
     list_changes,

@@ -20,7 +20,6 @@ FILES = tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
 ENTRIES = {
     "gpus": ("names", "jetson_modules", "too_old", "traps", "contradictions_settled", "notes"),
     "toolkits": (
-        "releases",
         "never_shipped",
         "first_toolkit",
         "last_toolkit",
@@ -35,7 +34,6 @@ ENTRIES = {
         "releases",
         "fewer_pythons",
         "constraints",
-        "extension_archs",
         "extension_never",
         "arch_list_differences",
         "arch_list_parsing",
@@ -71,7 +69,7 @@ def test_every_other_table_has_evidence(name: str) -> None:
     rest = {
         k: v
         for k, v in parsed(name).items()
-        if k not in ENTRIES.get(name, ()) and isinstance(v, dict)
+        if k not in ENTRIES.get(name, ()) and isinstance(v, dict) and k != "releases"
     }
     for key, value in rest.items():
         assert value.get("status") or any(
@@ -83,8 +81,25 @@ def test_nested_facts_have_evidence() -> None:
     wheels = [wheel for row in parsed("pytorch")["releases"].values() for wheel in row["wheels"]]
     toolkits = parsed("toolkits")["releases"].values()
     assert all(wheel["status"] for wheel in wheels)
-    assert all(row["pypi_status"] and row["driver"]["status"] for row in toolkits)
+    assert all(row["driver"]["status"] for row in toolkits)
     assert all(fact["status"] for fact in parsed("toolkits")["pypi"]["facts"])
+
+
+def test_every_value_that_was_read_has_a_file() -> None:
+    evidence = parsed("read/evidence")
+    for row in parsed("read/pytorch")["releases"].values():
+        patches = {row["patch"]: row["companions"], **row["companions"].pop("patches", {})}
+        named = {f"{patch} companions.{name}" for patch, pins in patches.items() for name in pins}
+        named |= {f"{row['patch']} {key}" for key in row if key != "companions"}
+        assert named == {
+            f"{patch} {value}"
+            for patch in patches
+            for entry in evidence["pytorch"][patch]
+            for value in entry["values"]
+        }
+    for cuda, row in parsed("read/toolkits")["releases"].items():
+        values = [value for entry in evidence["toolkits"][cuda] for value in entry["values"]]
+        assert {*values, "status"} == set(row)
 
 
 def everywhere(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:

@@ -19,7 +19,12 @@ from tasks.knowledge.cuda_toolkits import (
     require_toolkit,
 )
 from tasks.knowledge.knowledge_files import Knowledge
-from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, check_schema, load_knowledge
+from tasks.knowledge.knowledge_files_io import (
+    KNOWLEDGE_FOLDER,
+    check_schema,
+    load_knowledge,
+    parse_knowledge_file,
+)
 from tasks.knowledge.knowledge_page import render_page
 from tasks.knowledge.torch_releases import (
     SelectedWheel,
@@ -42,26 +47,26 @@ LATER_PATCH = f"{NEWEST_RELEASE.minor}.{int(NEWEST_RELEASE.patch.rpartition('.')
 TARGET = max(WHEEL.archs)
 
 
-def change(folder: Path, name: str, **changes: Any) -> None:
-    """Add rows to the table `releases` of a file, or replace other values."""
+def change(folder: Path, name: str, releases: dict[str, Any]) -> None:
+    """Add rows to the table `releases` of a file that `doit refresh` writes."""
     path = folder / f"{name}.yaml"
     content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    content["releases"] |= changes.pop("releases")
-    path.write_text(yaml.safe_dump(content | changes, sort_keys=False), encoding="utf-8")
+    content["releases"] |= releases
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def knowledge(tmp_path_factory: pytest.TempPathFactory) -> Knowledge:
     """Load a copy of the knowledge with a next minor, a later patch and a next toolkit.
 
-    The wheel on PyPI of the next minor is built with the next toolkit.
+    Only the files of `doit refresh` have them: a new release needs no hand edit. The wheel on PyPI
+    of the next minor is built with the next toolkit.
     """
     folder = tmp_path_factory.mktemp("newer") / "knowledge"
     shutil.copytree(KNOWLEDGE_FOLDER, folder)
-    known = load_knowledge(folder)
-    toolkit = known.toolkit_notes["releases"][NEWEST_TOOLKIT.cuda]
-    change(folder, "toolkits", releases={NEXT_CUDA: toolkit | {"nvcc": f"{NEXT_CUDA}.20"}})
-    newest = known.pytorch_notes["releases"][NEWEST_RELEASE.minor]
+    toolkit = parse_knowledge_file(folder / "read/toolkits.yaml")["releases"][NEWEST_TOOLKIT.cuda]
+    change(folder, "read/toolkits", releases={NEXT_CUDA: toolkit | {"nvcc": f"{NEXT_CUDA}.20"}})
+    newest = parse_knowledge_file(folder / "read/pytorch.yaml")["releases"][NEWEST_RELEASE.minor]
     inspected = [wheel | {"status": "verified: W"} for wheel in newest["wheels"]]
     patched = {"patch": LATER_PATCH, "wheels": inspected}
     added = {
@@ -71,8 +76,7 @@ def knowledge(tmp_path_factory: pytest.TempPathFactory) -> Knowledge:
         "wheels": list(add_next_cuda(inspected)),
     }
     rows = {NEWEST_RELEASE.minor: newest | patched, NEXT_MINOR: newest | added}
-    named = known.pytorch_notes["newest"] | {"torch": NEXT_TORCH}
-    change(folder, "pytorch", releases=rows, newest=named)
+    change(folder, "read/pytorch", releases=rows)
     return load_knowledge(folder)
 
 

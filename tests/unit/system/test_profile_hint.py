@@ -16,7 +16,7 @@ from tasks.system.profile_hint import add_profile_argument
 from tests.support.checkout import ROOT
 
 # Identical for every profile
-_EVERY_PROFILE = {"check"}
+_EVERY_PROFILE = {"check", "refresh"}
 _NAMES = {one.name for one in (BUILD_PAGE, *STAGE_PAGES, *COMMAND_PAGES)} - _EVERY_PROFILE
 _ADVISED = re.compile(rf"\bdoit (?:clean|{'|'.join(sorted(_NAMES))})\b(?! profile=)")
 # Pages of docs/ and of `doit help`, which apply to every profile

@@ -54,7 +54,7 @@ _KEYS = (
     *("min_cuda_cmake", "cxx_std", "setuptools", "msvc_min", "companions", "cudnn", "nccl"),
     *("extension_archs", "wheels"),
     *("nvcc", "sm", "a", "f", "gcc_max", "clang_max", "msvc", "ptx_isa", "cxx_max"),
-    *("pypi", "pypi_cuobjdump"),
+    *("pypi", "pypi_cuobjdump", "status"),
 )
 _TOOLKIT = "cuda-toolkit"
 _FIRST_WITHOUT_SUFFIX = 13  # the first CUDA whose packages have no suffix (-cu12) in their names
@@ -144,7 +144,7 @@ class _ToolkitRefresh:
             raise FetchError(f"the programs of {nvcc.name} do not run on this machine")
         self.table.rows[cuda] = {**old, **row}
         limits = [key for key in _HEADER_KEYS if key in row]
-        programs = [key for key in row if key not in {*_HEADER_KEYS, *_INDEX_KEYS}]
+        programs = [key for key in row if key not in {*_HEADER_KEYS, *_INDEX_KEYS, "status"}]
         # up to CUDA 12.9 the headers are in the package of nvcc
         values = [_INDEX_KEYS, programs, limits]
         values = values if len(packages) > 2 else [_INDEX_KEYS, [*programs, *limits]]
@@ -185,6 +185,7 @@ class _ToolkitRefresh:
         metadata = next(iter(self._index.read_members(toolkit, [METADATA_MEMBER]).values()), b"")
         extras = parse_email(metadata)[0].get("provides_extra", [])
         return {
+            "status": "verified: X+H of the packages on PyPI",
             **self._sources.read_toolkit(version, members),
             "pypi": any(fnmatchcase(name, NVCC_MEMBER) for name in members),
             "pypi_cuobjdump": "cuobjdump" in extras,
