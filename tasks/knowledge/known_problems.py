@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from tasks.knowledge.versions import format_major_minor
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -21,19 +23,39 @@ if TYPE_CHECKING:
 def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[KnownBad, ...]:
     """Return the known problems that `combination` certainly has, in the order of the file.
 
-    A problem that a stage avoids is returned with the level "info".
+    A problem that a stage avoids is returned with the level "info". In a condition, {gcc_above} and
+    {clang_above} are the first versions that the CUDA toolkit does not support.
     """
+    limits = _find_compiler_limits(knowledge, combination.cuda)
     return tuple(
         replace(bad, level="info") if bad.cured else bad
         for bad in knowledge.known_bad
-        if any(is_condition_met(condition, combination) for condition in bad.when)
+        if any(is_condition_met(condition, combination, limits) for condition in bad.when)
     )
 
 
-def is_condition_met(condition: Mapping[str, Any], combination: Combination) -> bool:
-    """Return True if `combination` meets all of `condition`; an unknown version meets nothing."""
-    pairs = ((required, getattr(combination, key)) for key, required in condition.items())
-    return all(_is_requirement_met(required, value) for required, value in pairs)
+def _find_compiler_limits(knowledge: Knowledge, cuda: str | None) -> dict[str, str]:
+    kit = knowledge.toolkits.get(format_major_minor(cuda or ""))
+    if kit is None:
+        return {}
+    return {"{gcc_above}": str(kit.gcc_max + 1), "{clang_above}": str(kit.clang_max + 1)}
+
+
+def is_condition_met(
+    condition: Mapping[str, Any], combination: Combination, limits: Mapping[str, str] | None = None
+) -> bool:
+    """Return True if `combination` meets all of `condition`; an unknown version meets nothing.
+
+    `limits` has the values of names in the condition, such as {gcc_above}.
+    """
+    for key, required in condition.items():
+        name = match[0] if (match := re.search(r"\{\w+\}", str(required))) else ""
+        if name and name not in (limits or {}):
+            return False
+        bound = required.replace(name, (limits or {})[name]) if name else required
+        if not _is_requirement_met(bound, getattr(combination, key)):
+            return False
+    return True
 
 
 @cache

@@ -17,13 +17,8 @@ REVIEWED_FILES = ("combinations", "extensions", "failures")  # that have conditi
 
 # How each value is known. It differs between two files that agree about the value
 _EVIDENCE_KEYS = frozenset({"status", "origin", "evidence"})
-# Entries of combinations.yaml that repeat limits of toolkits, and the program that each is about
-_COMPILER_LIMITS = {
-    "gcc14-old-cuda": "gcc",
-    "clang-old-cuda": "clang",
-    "msvc-1940-old-cuda": "msvc",
-    "vs2026-old-cuda": "msvc",
-}
+# Entries of combinations.yaml that repeat the range of _MSC_VER of toolkits
+_MSVC_LIMITS = frozenset({"msvc-1940-old-cuda", "vs2026-old-cuda"})
 _CUDA_FLOORS = "min-cuda-vs-torch"  # repeats min_cuda_cmake of the releases
 _UPPER_BOUNDS = frozenset({"<", "<=", "==", "~="})
 
@@ -149,9 +144,9 @@ def _list_limit_contradictions(curated: Documents, read: Documents) -> Iterator[
     for entry in curated["combinations"]["known_bad"]:
         conditions = entry["when"] if isinstance(entry["when"], list) else [entry["when"]]
         place = f"combinations.yaml: known_bad.{entry['id']}"
-        if program := _COMPILER_LIMITS.get(entry["id"]):
+        if entry["id"] in _MSVC_LIMITS:
             for condition in conditions:
-                for message in _check_compiler_limit(condition, program, toolkits):
+                for message in _check_msvc_limit(condition, toolkits):
                     yield f"{place}: {message}"
         elif entry["id"] == _CUDA_FLOORS:
             releases = _merge_known(curated, read, "pytorch")
@@ -166,19 +161,16 @@ def _merge_known(curated: Documents, read: Documents, name: str) -> dict[str, Ro
     return {one: merge_rows(own.get(one, {}), found.get(one, {})) for one in releases}
 
 
-def _check_compiler_limit(
-    condition: Row, program: str, toolkits: Mapping[str, Row]
-) -> Iterator[str]:
+def _check_msvc_limit(condition: Row, toolkits: Mapping[str, Row]) -> Iterator[str]:
     """Yield a message for each toolkit that the condition is wrong about."""
-    least = re.fullmatch(r">=(\d+)", condition[program])
+    least = re.fullmatch(r">=(\d+)", condition["msvc"])
     for cuda, row in toolkits.items():
-        newest = row["msvc"]["below"] - 1 if "msvc" in row else None
-        newest = newest if program == "msvc" else row.get(f"{program}_max")
-        if least is None or newest is None:
+        if least is None or "msvc" not in row:
             continue
+        newest = row["msvc"]["below"] - 1
         if (int(least[1]) > newest) != is_version_within(cuda, condition["cuda"]):
-            claim = f"{program} {condition[program]} fails with CUDA {condition['cuda']}"
-            yield f"{claim}, but host_config.h of CUDA {cuda} accepts {program} up to {newest}"
+            claim = f"msvc {condition['msvc']} fails with CUDA {condition['cuda']}"
+            yield f"{claim}, but host_config.h of CUDA {cuda} accepts msvc up to {newest}"
 
 
 def _check_cuda_floors(

@@ -278,4 +278,5 @@ def test_every_condition_is_a_list_or_a_specifier() -> None:
             for key, expected in condition.items():
                 assert isinstance(expected, list) is (key in {"system", "strategy"})
                 assert isinstance(expected, bool) is (key == "extensions")
-                assert isinstance(expected, list | bool) or SpecifierSet(expected)
+                is_limit = expected == f">={{{key}_above}}"
+                assert is_limit or isinstance(expected, list | bool) or SpecifierSet(expected)

@@ -256,8 +256,8 @@ READ: Documents = {
     "toolkits": {"releases": {"13.2": KIT}},
     "evidence": {"pytorch": {"2.16.0": [{"values": ["cxx_std", "wheels"], "file": "torch.whl"}]}},
 }
-GCC, FLOOR = "gcc14-old-cuda", "min-cuda-vs-torch"
-ACCEPTED = "host_config.h of CUDA 13.2 accepts gcc up to 15"
+MSVC, FLOOR = "vs2026-old-cuda", "min-cuda-vs-torch"
+ACCEPTED = "host_config.h of CUDA 13.2 accepts msvc up to 1959"
 CONTRADICTIONS = [
     ({"cxx_std": 17}, {}, [], "releases.2.16.cxx_std is 17, but torch.whl has 20"),
     (
@@ -282,14 +282,14 @@ CONTRADICTIONS = [
     (
         {},
         {},
-        [{"id": GCC, "when": [{"gcc": ">=15", "cuda": "<13.3"}]}],
-        f"{GCC}: gcc >=15 fails with CUDA <13.3, but {ACCEPTED}",
+        [{"id": MSVC, "when": [{"msvc": ">=1950", "cuda": "<13.3"}]}],
+        f"{MSVC}: msvc >=1950 fails with CUDA <13.3, but {ACCEPTED}",
     ),
     (
         {},
         {},
-        [{"id": GCC, "when": {"gcc": ">=16", "cuda": "<13.2"}}],
-        f"{GCC}: gcc >=16 fails with CUDA <13.2, but {ACCEPTED}",
+        [{"id": MSVC, "when": {"msvc": ">=1960", "cuda": "<13.2"}}],
+        f"{MSVC}: msvc >=1960 fails with CUDA <13.2, but {ACCEPTED}",
     ),
     (
         {},
@@ -318,8 +318,11 @@ def test_contradiction_names_both_values(
 
 def test_equal_values_are_no_contradiction() -> None:
     rules = [
-        {"id": GCC, "when": [{"gcc": ">=16", "cuda": "<13.3"}, {"gcc": ">=15", "cuda": "<13.2"}]},
-        {"id": "other", "when": {"gcc": ">=1", "cuda": "<99"}},
+        {
+            "id": MSVC,
+            "when": [{"msvc": ">=1960", "cuda": "<13.3"}, {"msvc": ">=1950", "cuda": "<13.2"}],
+        },
+        {"id": "other", "when": {"msvc": ">=1", "cuda": "<99"}},
     ]
     own = {**RELEASE, "status": "verified: R", "python": {"first": "3.11", "last": "3.12"}}
     assert list(list_contradictions(build_curated(own, KIT, rules), READ)) == []
