@@ -87,7 +87,7 @@ def _print_review(curated: Documents, old: Documents, new: Documents) -> None:
             print_report(f"  {change}")
     reviewed = {name: curated[name] for name in REVIEWED_FILES}
     bounds = list(list_open_bounds(reviewed, newest))
-    print_report(f"to review: {len(bounds)} conditions end at or after the newest release")
+    print_report(f"to review, because they end at or after the newest release: {len(bounds)}")
     for bound in bounds:
         print_report(f"  {bound}")
 
