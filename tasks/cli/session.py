@@ -167,7 +167,8 @@ _COMMANDS_FOR_BROKEN_PROFILE = frozenset(
 )
 _VERSION_KEY = "torch.version"
 _INSTALLING_TASKS = frozenset({"build", "install", "explain", "doctor"})
-_PLANNING_TASKS = _INSTALLING_TASKS | {"matrix", *STAGE_VERBS}
+_STAGE_TASKS = frozenset({"build", *STAGE_VERBS})
+_PLANNING_TASKS = _INSTALLING_TASKS | _STAGE_TASKS | {"matrix"}
 _TASKS_AFTER_BUILD = frozenset({"lock", "bundle", "validate", "publish"})
 _ALWAYS_OPTIONS = frozenset({"-a", "--always-execute"})
 _HELP_OPTIONS = frozenset({"--help", "-h"})
@@ -336,12 +337,16 @@ def _needs_install_check(argv: Sequence[str]) -> bool:
 def _find_ask_mode(argv: Sequence[str]) -> AskMode:
     """Return when the requested tasks may ask the package index.
 
-    Tasks that use a finished build must not get a newer release than the build has.
+    Tasks that use a finished build must not get a newer release than the build has. An argument
+    of a stage that is no task is a mistake, which doit reports.
     """
     words = _list_positional_words(argv)
     if _is_read_only_command(argv) or (words and words[0] in _NON_BUILDING_COMMANDS):
         return "never"
     tasks = {word.partition(":")[0] for word in words if word != "run" and not word.isdigit()}
+    known = _STAGE_TASKS.union(page.name for page in COMMAND_PAGES)
+    if not tasks.isdisjoint(_STAGE_TASKS) and not tasks <= known:
+        return "never"
     if not tasks.isdisjoint(_TASKS_AFTER_BUILD):
         return "missing"
     return "daily" if not tasks or not tasks.isdisjoint(_PLANNING_TASKS) else "never"
