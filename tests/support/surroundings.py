@@ -88,6 +88,7 @@ LINUX = HostFacts(
     shadows=(),
     installed=(),
     environ={},
+    today=KNOWLEDGE.date,
 )
 WINDOWS = replace(
     LINUX,
