@@ -22,5 +22,6 @@ DEFAULT_RELEASE = NEWEST_RELEASE if _DEFAULT == "auto" else find_release(_KNOWLE
 NEXT_MINOR = f"{_TORCH_MAJOR}.{_TORCH_MINOR + 1}"  # the PyTorch release after the newest
 NEXT_TORCH = f"{NEXT_MINOR}.0"
 LATER_TORCH = f"{_TORCH_MAJOR + 1}.1.0"  # of a later major version
+LATER_PATCH = f"{NEWEST_RELEASE.minor}.{int(NEWEST_RELEASE.patch.rpartition('.')[2]) + 1}"
 NEXT_CUDA = f"{_CUDA_MAJOR}.{_CUDA_MINOR + 1}"  # the CUDA release after the newest
 LATER_CUDA = f"{_CUDA_MAJOR + 1}.0"  # of a later major version
