@@ -61,10 +61,21 @@ def test_capability_resolves_to_itself(text: str, capability: str) -> None:
     assert str(resolve_gpu(KNOWLEDGE, text).arch) == capability
 
 
-@pytest.mark.parametrize("text", ["sm_130", "13.0", "8.6a"])
+@pytest.mark.parametrize("text", ["2.0", "3.0", "sm_21", "8.6a", "13.0a", "12.3f"])
 def test_capability_unsupported_by_every_toolkit_is_refused(text: str) -> None:
     with pytest.raises(KnowledgeError, match="no known CUDA toolkit"):
         resolve_gpu(KNOWLEDGE, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"), [("sm_130", "13.0"), ("13.0", "13.0"), ("12.3", "12.3")]
+)
+def test_capability_newer_than_all_known_gpus_is_accepted(text: str, capability: str) -> None:
+    assert resolve_gpu(KNOWLEDGE, text) == GpuFact(
+        f"compute capability {capability}",
+        Arch.parse_capability(capability),
+        "unverified: newer than all known GPUs",
+    )
 
 
 @each_row(

@@ -12,7 +12,7 @@ from tasks.knowledge.torch_releases import (
     format_index_url,
     select_official_wheel,
 )
-from tests.support.newest import NEWEST_RELEASE, NEXT_TORCH
+from tests.support.newest import LATER_PATCH, NEWEST_RELEASE, NEXT_TORCH
 from tests.support.rows import each_row
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
@@ -218,13 +218,22 @@ def test_every_uninspected_wheel_is_reported_as_such() -> None:
             assert chosen.why.endswith("(inferred, not verified)") is not chosen.verified
 
 
-@pytest.mark.parametrize("version", ["2.15.9", "2.9.0"])
-def test_machine_code_known_from_another_patch_is_only_expected(version: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "doubt"),
+    [
+        ("2.9.0", "known for 2.9.1"),
+        ("2.9.9", "assumed to be as 2.9.1"),
+        (LATER_PATCH, f"assumed to be as {NEWEST_RELEASE.patch}"),
+        (NEXT_TORCH, f"assumed to be as {NEWEST_RELEASE.patch}"),
+    ],
+)
+def test_machine_code_known_from_another_release_is_only_expected(version: str, doubt: str) -> None:
     found = choose(version, "12.0")
     assert found is not None
     assert not found.verified
-    known = KNOWLEDGE.releases[version[:-2]].patch
-    assert found.why.endswith(f" is expected to hold sm_120 (known for {known})")
+    assert found.why.endswith(
+        f"torch {version} (CUDA {found.cuda}) is expected to hold sm_120 ({doubt})"
+    )
 
 
 def test_nightly_is_never_reported_as_certain() -> None:
