@@ -104,7 +104,8 @@ def assume_wheels(row: Row) -> Row:
     """
     cuda = row["pypi_cuda"]
     wheels = [{**wheel, "pypi": wheel["pypi"] and wheel["cuda"] == cuda} for wheel in row["wheels"]]
-    for platform in {(one["system"], one["machine"]) for one in row["wheels"] if one["pypi"]}:
+    platforms = [(one["system"], one["machine"]) for one in row["wheels"] if one["pypi"]]
+    for platform in dict.fromkeys(platforms):
         own = [one for one in wheels if (one["system"], one["machine"]) == platform]
         if cuda not in {one["cuda"] for one in own}:
             nearest = max(own, key=lambda one: parse_major_minor(one["cuda"]))
