@@ -21,7 +21,7 @@ from tasks.knowledge.read_facts import MAX_FACT_AGE_DAYS
 from tasks.knowledge.resource_estimates import ALL_PLACES
 from tasks.lock.opened_profile_io import Profile
 from tests.support.checkout import KNOWLEDGE
-from tests.support.newest import NEXT_CUDA, NEXT_TORCH
+from tests.support.newest import NEXT_CUDA, NEXT_MAJOR_ARCH, NEXT_TORCH
 from tests.support.rows import each_row
 from tests.support.situations import CPU, SITUATIONS, SOURCE, Situation, disk
 from tests.support.surroundings import (
@@ -239,7 +239,10 @@ def test_compiler_limits_do_not_apply_when_nothing_is_compiled() -> None:
     ("capability", "todo"),
     [
         ("8.9", 'to build for this machine, set target.gpus: ["8.9", "12.0"]'),
-        ("13.0", 'to build for this machine, set target.gpus: ["12.0", "13.0"]'),
+        (
+            str(NEXT_MAJOR_ARCH),
+            f'to build for this machine, set target.gpus: ["12.0", "{NEXT_MAJOR_ARCH}"]',
+        ),
         ("3.0", 'no known torch and CUDA support all of "3.0", "12.0"'),
     ],
 )
