@@ -78,7 +78,7 @@ class FactReader:
         index = fact_store.identify_index(self.settings, self.knowledge)
         try:
             for found in self._ask_index(facts):
-                indexes = {**self.store.indexes, index: found}
+                indexes = {**self.store.indexes, index: _select_published(found)}
                 self._save(structs.replace(self.store, indexes=indexes))
         except (FetchError, OSError) as error:
             return structs.replace(self.load(), problem=str(getattr(error, "message", error)))
@@ -268,5 +268,12 @@ def _drop_replaced(releases: Mapping[str, Row], wheels: Iterable[IndexFile]) -> 
     return {
         version: row
         for version, row in releases.items()
-        if all((one["file"], one["sha256"]) in published for one in row["evidence"])
+        if all((one["file"], one["sha256"]) in published for one in row.get("evidence", ()))
     }
+
+
+def _select_published(facts: ReadFacts) -> ReadFacts:
+    """Return the facts without the rows of what is installed here: these have no evidence."""
+    releases = {name: row for name, row in facts.releases.items() if "evidence" in row}
+    toolkits = {name: row for name, row in facts.toolkits.items() if "evidence" in row}
+    return structs.replace(facts, releases=releases, toolkits=toolkits)
