@@ -141,6 +141,17 @@ def test_row_of_a_wheel_has_the_code_of_each_cuda() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("local", "is_official"), [("", True), ("cu132", True), ("cu132.sm120", False), ("cpu", False)]
+)
+def test_table_of_archs_counts_for_official_wheels_only(local: str, is_official: bool) -> None:
+    (file,) = files(torch("2.16.0"))
+    facts = {"cuda": "13.2", "local": local, "code": {"13.2": {"x86_64": ["9.0"]}}}
+    row = build_release_row(facts, [file], file)
+    assert row["pypi_cuda"] == "13.2"
+    assert ("wheels" in row, "cudas_built" in row) == (is_official, is_official)
+
+
 def test_release_is_read_from_its_wheel_with_evidence() -> None:
     name = torch("2.16.0")
     wheels = {

@@ -358,3 +358,22 @@ def test_password_of_the_index_is_not_stored(stand: Stand) -> None:
     text = (stand.root / FACT_STORE_PATH).read_text(encoding="utf-8")
     assert "hunter2" not in text
     assert "https://***@h/simple" in text
+
+
+def test_every_release_of_an_own_index_is_read_there(stand: Stand) -> None:
+    official, rebuilt = (f"{NEWEST}+{local}" for local in ("cu132", "cu128.sm90"))
+    stand.publish(
+        {
+            name_wheel("torch", official): build_torch(official, "13.2", code(120)),
+            name_wheel("torch", rebuilt): build_torch(rebuilt, "12.8", code(90)),
+        }
+    )
+    own = {"version": NEWEST, "index": "https://h/simple"}
+    facts = stand.update(torch={**own, "local": "cu128.sm90"})
+    assert stand.take_requests()[1] == [name_wheel("torch", rebuilt)]
+    assert facts.releases[NEWEST]["pypi_cuda"] == "12.8"
+    assert "wheels" not in facts.releases[NEWEST], "the table is about the official wheels"
+    stand.update(torch={**own, "local": "cu128.sm90"})
+    assert stand.take_requests() == ([], [])
+    assert stand.update(torch={**own, "local": "cu132"}).releases[NEWEST]["pypi_cuda"] == "13.2"
+    assert stand.open(**torch(NEWEST)).load() == ReadFacts(), "PyPI was not asked"
