@@ -29,7 +29,7 @@ from tasks.knowledge.cpp_extension import VersionBounds
 from tasks.knowledge.gpus import NvidiaDriver
 from tasks.knowledge.read_facts import MAX_FACT_AGE_DAYS, ReadFacts
 from tasks.knowledge.resource_estimates import ALL_PLACES
-from tests.support.checkout import KNOWLEDGE
+from tests.support.checkout import KNOWLEDGE, RELEASE
 from tests.support.newest import NEWEST_RELEASE, NEWEST_TOOLKIT, NEXT_CUDA, NEXT_TORCH
 from tests.support.surroundings import (
     LINUX,
@@ -185,7 +185,7 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "a CMake that somebody put into the environment": linux(
         {"cmake": "warning"},
-        {"torch": {"strategy": "source", "version": "2.15.0"}},
+        {"torch": {"strategy": "source", "version": RELEASE}},
         cmake=Tool("/home/me/torchyard/build/mine/venv/bin/cmake", "3.18.1"),
     ),
     "a Ninja that somebody put into the environment": linux(

@@ -16,7 +16,7 @@ from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.read_facts import ReadFacts
 from tasks.planning.resolve import resolve_settings
 from tasks.settings.schema import parse_settings
-from tests.support.checkout import pin_torch
+from tests.support.checkout import RELEASE, pin_torch
 from tests.support.newest import LATER_PATCH, LATER_TORCH, NEWEST_RELEASE, NEWEST_TOOLKIT
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
@@ -130,12 +130,12 @@ def test_cuda_is_refused_on_macos() -> None:
 @pytest.mark.parametrize(
     ("on", "why", "index"),
     [
-        (host(RTX_5090), "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120", ""),
-        (host(RTX_4090), "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_86 for 8.9", ""),
+        (host(RTX_5090), f"PyPI's torch {RELEASE} (CUDA 13.2) holds sm_120", ""),
+        (host(RTX_4090), f"PyPI's torch {RELEASE} (CUDA 13.2) holds sm_86 for 8.9", ""),
         (
             host(system="windows"),
             (
-                "torch 2.15.0 of download.pytorch.org/whl/cu132 is expected to hold sm_120 "
+                f"torch {RELEASE} of download.pytorch.org/whl/cu132 is expected to hold sm_120 "
                 "(inferred, not verified)"
             ),
             "https://download.pytorch.org/whl/cu132",
@@ -193,7 +193,7 @@ def test_impossible_prebuilt_is_refused_with_a_torch_that_works() -> None:
 def test_prebuilt_of_other_cuda_is_refused_with_working_alternatives() -> None:
     asked = {"toolkit": {"version": "13.1"}, "torch": {"strategy": "prebuilt"}}
     assert refused(host(), **asked) == (
-        "torch: no official wheel of torch 2.15.0 is built with CUDA 13.1: "
+        f"torch: no official wheel of torch {RELEASE} is built with CUDA 13.1: "
         "the wheels have 12.6, 13.0, 13.2, 13.4\n"
         "  → set toolkit.version: auto (CUDA 13.2 from Python packages); "
         "or set torch.strategy: source, to build it"
@@ -264,8 +264,8 @@ def test_python_with_torch_wheels_is_accepted(python: str) -> None:
     assert chosen(host(python=python)).python.version == python
 
 
-NO_WHEEL_310 = "no official wheel of torch 2.15.0 is for Python 3.10 (supported: 3.11 to 3.15)"
-NO_BUILD_310 = "torch 2.15.0 supports Python 3.11 to 3.15, and /usr/bin/python3 is 3.10.2"
+NO_WHEEL_310 = f"no official wheel of torch {RELEASE} is for Python 3.10 (supported: 3.11 to 3.15)"
+NO_BUILD_310 = f"torch {RELEASE} supports Python 3.11 to 3.15, and /usr/bin/python3 is 3.10.2"
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_targets_of_two_generations_need_separate_builds() -> None:
 
 def test_gpu_older_than_every_toolkit_is_refused() -> None:
     assert refused(host(Gpu("NVIDIA GeForce GTX 680", "3.0"))) == (
-        "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest arch "
+        f"target.gpus: no official wheel of torch {RELEASE} holds code for 3.0: its oldest arch "
         "is 5.0; for a build, no known CUDA toolkit makes code for 3.0\n  → choose another GPU"
     )
 

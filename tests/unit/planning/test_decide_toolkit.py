@@ -11,7 +11,7 @@ from tasks.core.model import InstalledToolkit
 from tasks.core.resolution import ToolkitResolution
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.schema import parse_settings
-from tests.support.checkout import pin_torch
+from tests.support.checkout import RELEASE, pin_torch
 from tests.support.newest import LATER_CUDA, NEWEST_TOOLKIT, NEXT_CUDA
 from tests.unit.planning.test_decide import (
     ASKED_INDEX,
@@ -152,7 +152,7 @@ def test_requested_provider_does_not_disable_the_toolkit() -> None:
 def test_gpus_of_two_generations_get_last_torch_whose_wheel_has_both() -> None:
     both = {"target": {"gpus": ["7.0", "12.0"]}}
     lacking = (
-        "toolkit: no official wheel of torch 2.15.0 holds code for 7.0 and 12.0 together; "
+        f"toolkit: no official wheel of torch {RELEASE} holds code for 7.0 and 12.0 together; "
         "for a build, CUDA 12.8 is needed and is not on this machine (found: none)"
     )
     torch = 'set torch.version: "2.10.0": PyPI\'s torch 2.10.0 (CUDA 12.8) holds sm_120, sm_70'
