@@ -9,6 +9,7 @@ import pytest
 from tasks.knowledge.read_facts import (
     assume_row,
     assume_wheels,
+    complete_read_row,
     complete_release_row,
     find_nearest,
     merge_rows,
@@ -149,6 +150,22 @@ NONE = {"torchvision": None, "torchaudio": None, "triton": None}
 )
 def test_release_row_is_completed_from_its_own_values(row: Row, completed: Row) -> None:
     assert complete_release_row(row) == row | completed
+
+
+@pytest.mark.parametrize(
+    ("read", "pythons"),
+    [
+        ({}, {"linux x86_64": ["3.11"]}),
+        ({"pypi_pythons": {}}, {"linux x86_64": ["3.11"]}),
+        ({"pypi_pythons": {"linux aarch64": ["3.13"]}}, {"linux aarch64": ["3.13"]}),
+    ],
+)
+def test_pythons_of_the_nearest_release_are_assumed_if_no_wheel_was_listed(
+    read: Row, pythons: dict[str, list[str]]
+) -> None:
+    row = complete_read_row({"2.15": RELEASE}, "2.16", {"cxx_std": 23, **read})
+    assert (row["pypi_pythons"], row["cxx_std"]) == (pythons, 23)
+    assert row["status"] == "unverified: assumed to be as 2.15"
 
 
 def test_wheel_that_does_not_list_its_archs_has_those_of_the_nearest_cuda() -> None:
