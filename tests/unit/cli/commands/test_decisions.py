@@ -22,7 +22,15 @@ from tasks.core.model import Host, InstalledToolkit, Interpreter
 from tasks.lock.opened_profile_io import Profile
 from tasks.settings.schema import parse_settings
 from tasks.stages.env.model import Environment
-from tests.support.checkout import HOST, RELEASE, opened, write
+from tests.support.checkout import HOST, KNOWLEDGE, RELEASE, opened, write
+from tests.support.newest import (
+    NEWEST_ARCH,
+    NEWEST_RELEASE,
+    NEWEST_TOOLKIT,
+    NEXT_CUDA,
+    NEXT_MINOR_ARCH,
+    NEXT_TORCH,
+)
 
 GXX = Program("/usr/bin/g++-13", "13.3.0")
 DEPS = DepsManifest(
@@ -58,6 +66,21 @@ def describe(of: Profile, *found: Any) -> dict[str, str]:
         before = f"{rows[decision.key]}\n" if decision.key in rows else ""
         rows[decision.key] = f"{before}{decision}"
     return rows
+
+
+def test_facts_that_are_not_recorded_are_labelled(yard: Path) -> None:
+    recorded = f"recorded on {KNOWLEDGE.date}"
+    assert describe(profile(yard))["facts"] == recorded
+    text = f"target: {{gpus: ['{NEXT_MINOR_ARCH}']}}\ntorch: {{version: {NEXT_TORCH}}}\n"
+    toolkit = f"toolkit: {{version: '{NEXT_CUDA}'}}\n"
+    toolkit += f"torch: {{version: {NEXT_TORCH}, strategy: source}}\n"
+    asked = "because the index was not asked"
+    torch = f"torch {NEXT_TORCH}: assumed to be as {NEWEST_RELEASE.patch}, {asked}"
+    cuda = f"CUDA {NEXT_CUDA}: assumed to be as {NEWEST_TOOLKIT.cuda}, {asked}"
+    untested = f"untested: no known CUDA toolkit compiles for {NEXT_MINOR_ARCH}"
+    code = f"{untested}, which runs code for {NEWEST_ARCH}"
+    assert describe(profile(yard, text))["facts"].splitlines() == [recorded, torch, code]
+    assert describe(profile(yard, toolkit))["facts"].splitlines() == [recorded, torch, cuda]
 
 
 def test_official_wheel_is_explained_with_its_index(yard: Path) -> None:
