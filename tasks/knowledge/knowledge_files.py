@@ -24,7 +24,7 @@ from tasks.knowledge.package_managers import PackageManager, PackageManagers
 from tasks.knowledge.read_facts import (
     ReadFacts,
     assume_row,
-    assume_wheels,
+    complete_read_row,
     complete_release_row,
     merge_rows,
     merge_tables,
@@ -282,8 +282,7 @@ class Knowledge:
             self.read.releases.items(), key=lambda item: parse_version_numbers(item[0])
         ):
             minor = format_major_minor(version)
-            row = merge_rows(assume_row(known, minor), read)
-            row = assume_wheels(row) if "pypi_cuda" in read and "wheels" not in read else row
+            row = complete_read_row(known, minor, read)
             named = {"name": minor, **row, "patch": version}
             at, kind = f"releases.{version}", facts.Release
             table[version] = self._convert_row("pytorch", at, named, kind, self._complete_release)

@@ -96,6 +96,18 @@ def assume_row(known: Mapping[str, Row], name: str) -> Row:
     return {**assumed, "status": status}
 
 
+def complete_read_row(known: Mapping[str, Row], minor: str, read: Row) -> Row:
+    """Return the row of a torch release that was read, with what is assumed for it.
+
+    The Pythons of the nearest known release are assumed if no wheel was listed, as for a torch that
+    is installed.
+    """
+    row = merge_rows(assume_row(known, minor), read)
+    if not read.get("pypi_pythons"):
+        row["pypi_pythons"] = known.get(find_nearest(known, minor), {}).get("pypi_pythons", {})
+    return assume_wheels(row) if "pypi_cuda" in read and "wheels" not in read else row
+
+
 def assume_wheels(row: Row) -> Row:
     """Return the row of a release that was read from a wheel that does not list its archs.
 
@@ -104,7 +116,8 @@ def assume_wheels(row: Row) -> Row:
     """
     cuda = row["pypi_cuda"]
     wheels = [{**wheel, "pypi": wheel["pypi"] and wheel["cuda"] == cuda} for wheel in row["wheels"]]
-    for platform in {(one["system"], one["machine"]) for one in row["wheels"] if one["pypi"]}:
+    platforms = [(one["system"], one["machine"]) for one in row["wheels"] if one["pypi"]]
+    for platform in dict.fromkeys(platforms):
         own = [one for one in wheels if (one["system"], one["machine"]) == platform]
         if cuda not in {one["cuda"] for one in own}:
             nearest = max(own, key=lambda one: parse_major_minor(one["cuda"]))

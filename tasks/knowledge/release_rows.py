@@ -97,8 +97,9 @@ def build_release_row(facts: Mapping[str, Any], files: Sequence[IndexFile], file
     # The table in a wheel is about the official ones: 2.15.0+cu132, not 2.15.0+cu132.sm120.g1a2b3c4
     is_official = re.fullmatch(r"(cu\d+)?", facts.get("local", ""))
     if is_official and (code := facts.get("code")):
-        row["cudas_built"] = sorted({*code, *filter(None, [cuda])}, key=parse_major_minor)
-        row["wheels"] = list(_build_wheel_rows(code, row.get("pypi_cuda", ""), status))
+        pypi_cuda = row.get("pypi_cuda", "")
+        row["cudas_built"] = sorted({*code, *filter(None, [pypi_cuda])}, key=parse_major_minor)
+        row["wheels"] = list(_build_wheel_rows(code, pypi_cuda, status))
     return row | {"status": status}
 
 

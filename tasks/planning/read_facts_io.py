@@ -53,9 +53,11 @@ class FactReader:
     host: Host
     knowledge: Knowledge
     store: FactStore = field(init=False)
+    _combined: Knowledge = field(init=False)  # with the facts that it was last needed with
 
     def __post_init__(self) -> None:
         self.store = fact_store.read_store(self.root)
+        self._combined = self.knowledge
 
     def load(self) -> ReadFacts:
         """Return the stored facts, without the network and without starting a program."""
@@ -78,11 +80,16 @@ class FactReader:
         index = fact_store.identify_index(self.settings, self.knowledge)
         try:
             for found in self._ask_index(facts):
-                indexes = {**self.store.indexes, index: found}
+                indexes = {**self.store.indexes, index: _select_published(found)}
                 self._save(structs.replace(self.store, indexes=indexes))
         except (FetchError, OSError) as error:
             return structs.replace(self.load(), problem=str(getattr(error, "message", error)))
         return self.load()
+
+    def _add_facts(self, facts: ReadFacts) -> Knowledge:
+        if self._combined.read is not facts:
+            self._combined = replace(self.knowledge, read=facts)
+        return self._combined
 
     def _save(self, store: FactStore) -> None:
         self.store = store
@@ -122,7 +129,7 @@ class FactReader:
 
     def _has_newer_release(self, facts: ReadFacts) -> bool:
         """Return True if the index has a newer release than that which `auto` means."""
-        knowledge = replace(self.knowledge, read=facts)
+        knowledge = self._add_facts(facts)
         chosen = resolve_torch_version(self.settings, self.host, knowledge).torch.version
         newest = parse_version_numbers(chosen)
         new = self._list_new_releases(facts)
@@ -136,7 +143,7 @@ class FactReader:
         if self.settings.torch.index != "auto":
             return remove_local_part(version) not in facts.releases
         try:
-            release = find_release(replace(self.knowledge, read=facts), version)
+            release = find_release(self._add_facts(facts), version)
         except KnowledgeError:
             return False
         return release.origin.startswith("assumed") and not release.channel
@@ -151,7 +158,7 @@ class FactReader:
 
     def _is_new_cuda(self, facts: ReadFacts, cuda: str) -> bool:
         try:
-            kit = find_toolkit(replace(self.knowledge, read=facts), cuda)
+            kit = find_toolkit(self._add_facts(facts), cuda)
         except KnowledgeError:
             return False
         is_packaged = kit.pypi or parse_major_minor(cuda)[0] < _FIRST_PACKAGED_MAJOR
@@ -178,7 +185,7 @@ class FactReader:
             if row := self._read_release(index, wheels, version):
                 facts = structs.replace(facts, releases={**facts.releases, version: row})
                 yield facts
-            knowledge = replace(self.knowledge, read=facts)
+            knowledge = self._add_facts(facts)
             is_usable = can_use_version(self.settings, self.host, knowledge, version)
             if row and (is_usable or not is_auto):
                 break
@@ -228,7 +235,7 @@ class FactReader:
         These are the requested one, that of a new torch, and the newest if a target is newer than
         all known toolkits.
         """
-        knowledge = replace(self.knowledge, read=facts)
+        knowledge = self._add_facts(facts)
         candidates = [self._find_new_cuda(facts)]
         settings = resolve_torch_version(self.settings, self.host, knowledge)
         release = knowledge.read_releases.get(settings.torch.version)
@@ -268,5 +275,12 @@ def _drop_replaced(releases: Mapping[str, Row], wheels: Iterable[IndexFile]) -> 
     return {
         version: row
         for version, row in releases.items()
-        if all((one["file"], one["sha256"]) in published for one in row["evidence"])
+        if all((one["file"], one["sha256"]) in published for one in row.get("evidence", ()))
     }
+
+
+def _select_published(facts: ReadFacts) -> ReadFacts:
+    """Return the facts without the rows of what is installed here: these have no evidence."""
+    releases = {name: row for name, row in facts.releases.items() if "evidence" in row}
+    toolkits = {name: row for name, row in facts.toolkits.items() if "evidence" in row}
+    return structs.replace(facts, releases=releases, toolkits=toolkits)

@@ -30,6 +30,7 @@ from tasks.stages.companions import needs_companion_build
 
 def resolve_settings(settings: Settings, host: Host, knowledge: Knowledge) -> Resolution:
     """Return the resolution. An `UnsatisfiableError` has a hint with settings that work."""
+    settings = resolve_torch_version(settings, host, knowledge)
     try:
         return resolve_without_suggestions(settings, host, knowledge)
     except UnsatisfiableError as error:
@@ -173,7 +174,8 @@ def list_versions(settings: Settings, knowledge: Knowledge) -> list[str]:
     These are releases whose facts were recorded or read, or with torch.index only those that were
     read there. If the package index was asked, it must have the release.
     """
-    recorded = {release.patch for release in knowledge.releases.values()}
+    releases = knowledge.releases.values()
+    recorded = {patch for release in releases for patch in (release.patch, *release.patches)}
     is_own_index = settings.torch.index != "auto" and knowledge.read_releases
     known = {*knowledge.read_releases} | (set() if is_own_index else recorded)
     published = known & {*knowledge.read.versions} or known

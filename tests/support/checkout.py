@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 # How many times as many random moments and values the long tier tries; 11 takes hours
 MOMENTS = int(os.environ.get("TORCHYARD_TEST_MOMENTS", "1"))
 KNOWLEDGE = load_knowledge(ROOT / "config" / "knowledge")
-RELEASE = "2.15.0"  # of tests that name its CUDA releases and packages; the default may be newer
+# Of tests that name its CUDA releases and packages. The default may be newer
+RELEASE = KNOWLEDGE.releases["2.15"].patch
 CARD = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
 HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"), (CARD,))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from typing import Any
 
 from tasks.core.check_ids import CheckId
@@ -23,9 +24,13 @@ from tasks.doctor.host_facts import (
     UnsafePath,
     VisualStudio,
 )
+from tasks.knowledge import Knowledge
 from tasks.knowledge.cpp_extension import VersionBounds
 from tasks.knowledge.gpus import NvidiaDriver
+from tasks.knowledge.read_facts import MAX_FACT_AGE_DAYS, ReadFacts
 from tasks.knowledge.resource_estimates import ALL_PLACES
+from tests.support.checkout import KNOWLEDGE, RELEASE
+from tests.support.newest import NEWEST_RELEASE, NEWEST_TOOLKIT, NEXT_CUDA, NEXT_TORCH
 from tests.support.surroundings import (
     LINUX,
     LINUX_HOST,
@@ -54,6 +59,7 @@ class Situation:
     s: HostFacts
     expected: dict[CheckId, Level] = field(default_factory=dict)
     asked: dict[str, Any] = field(default_factory=dict)
+    knowledge: Knowledge = KNOWLEDGE
 
 
 def linux(expected: dict[CheckId, Level], asked: Any = None, **seen: Any) -> Situation:
@@ -83,6 +89,20 @@ def python(path: str, windows: bool = True) -> Any:
     )  # fmt: skip
 
 
+def days_later(days: int) -> str:
+    """Return the date so many days after the facts were recorded."""
+    return (date.fromisoformat(KNOWLEDGE.date) + timedelta(days)).isoformat()
+
+
+def published(torch: str, cuda: str) -> Knowledge:
+    """Return the knowledge with an index whose newest releases are these."""
+    index = "https://pypi.org/simple"
+    return replace(KNOWLEDGE, read=ReadFacts(versions=(torch,), cuda_versions=(cuda,), index=index))
+
+
+OLD = days_later(MAX_FACT_AGE_DAYS + 1)
+NO_NEWS = published(NEWEST_RELEASE.patch, NEWEST_TOOLKIT.cuda)
+NEWS = published(NEXT_TORCH, NEXT_CUDA)
 INTO: dict[str, Any] = {"install": {"into": "/home/me/env/bin/python"}}
 NO_CARD = replace(LINUX_HOST, gpus=())
 PINNED = replace(LINUX_HOST, gpus=(RTX_3090,), pinned=True)
@@ -165,7 +185,7 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "a CMake that somebody put into the environment": linux(
         {"cmake": "warning"},
-        {"torch": {"strategy": "source", "version": "2.15.0"}},
+        {"torch": {"strategy": "source", "version": RELEASE}},
         cmake=Tool("/home/me/torchyard/build/mine/venv/bin/cmake", "3.18.1"),
     ),
     "a Ninja that somebody put into the environment": linux(
@@ -244,6 +264,18 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "no distcc": linux(
         {"workers": "warning"}, DISTCC, hands_on=Tool(), workers=reach("10.0.0.5", True)
+    ),
+    "old facts and newer releases": replace(
+        linux({"knowledge": "warning"}, today=OLD), knowledge=NEWS
+    ),
+    "old facts and a newer CUDA": replace(
+        linux({"knowledge": "warning"}, today=OLD),
+        knowledge=published(NEWEST_RELEASE.patch, NEXT_CUDA),
+    ),
+    "old facts and no newer releases": replace(linux({}, today=OLD), knowledge=NO_NEWS),
+    "old facts and an index that was not asked": linux({}, today=OLD),
+    "newer releases and facts that are not old": replace(
+        linux({}, today=days_later(MAX_FACT_AGE_DAYS)), knowledge=NEWS
     ),
     "a run that was killed": linux(
         {"leftovers": "warning"}, leftovers=(Leftover("killed", "/b", ("ninja", "nvcc")),)

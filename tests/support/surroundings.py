@@ -24,7 +24,7 @@ from tasks.lock.opened_profile_io import Profile
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.loaded_settings import LoadedSettings
 from tasks.settings.schema import parse_settings
-from tests.support.checkout import KNOWLEDGE, pin_torch
+from tests.support.checkout import KNOWLEDGE, RELEASE, pin_torch
 
 WINDOWS_ONLY: frozenset[CheckId] = frozenset({"visual-studio", "windows-sdk", "long-paths"})
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
@@ -68,7 +68,7 @@ LINUX = HostFacts(
     git=Tool("/usr/bin/git", "2.47.3"),
     cxx=Tool("/usr/bin/g++", "14.2.0"),
     nvcc=Tool("/usr/local/cuda/bin/nvcc", "13.2.86"),
-    torch=BuildTorch("2.15.0+cu132", "13.2", SAYS),
+    torch=BuildTorch(f"{RELEASE}+cu132", "13.2", SAYS),
     nvidia=NvidiaDriver("595.71.05", "13.2", (RTX_5090,)),
     cmake=Tool("/usr/bin/cmake", "3.31.6"),
     ninja=Tool("/usr/bin/ninja", "1.12.1"),
@@ -88,6 +88,7 @@ LINUX = HostFacts(
     shadows=(),
     installed=(),
     environ={},
+    today=KNOWLEDGE.date,
 )
 WINDOWS = replace(
     LINUX,

@@ -16,7 +16,7 @@ from tasks.core.resolution import Resolution
 from tasks.planning.profile_plan import STAGE_KINDS, build_layout, make_plan
 from tasks.settings.layers_io import list_profiles, load_settings
 from tasks.settings.schema import Settings, parse_settings
-from tests.support.checkout import pin_torch
+from tests.support.checkout import RELEASE, pin_torch
 from tests.unit.planning.test_decide import CUDA_124, H200, KNOWLEDGE, existing, host
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -136,9 +136,9 @@ def test_local_version_requires_a_source_build(requested: dict[str, str], instea
 def test_headline_states_what_why_and_where() -> None:
     assert plan_of(host()).headline == (
         ("profile", "p"),
-        ("strategy", "prebuilt: PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120"),
+        ("strategy", f"prebuilt: PyPI's torch {RELEASE} (CUDA 13.2) holds sm_120"),
         ("target", "12.0 (sm_120): no NVIDIA GPU found, RTX 5090 assumed"),
-        ("torch", "2.15.0 (CUDA 13.2)"),
+        ("torch", f"{RELEASE} (CUDA 13.2)"),
         ("toolkit", "CUDA 13.2 from Python packages"),
         ("into", "/yard/build/p, wheels in /yard/wheelhouse"),
     )
@@ -147,7 +147,7 @@ def test_headline_states_what_why_and_where() -> None:
 def test_headline_of_cpu_build_has_no_toolkit() -> None:
     result = dict(plan_of(host(), target={"gpus": []}).headline)
     assert result["target"] == "CPU: target.gpus is empty"
-    assert result["torch"] == "2.15.0 (CPU)"
+    assert result["torch"] == f"{RELEASE} (CPU)"
     assert result["toolkit"] == "none: a CPU build needs none"
 
 

@@ -21,7 +21,7 @@ from tasks.runlog import stage_record_io
 from tasks.system import shell
 from tasks.system.git import clones
 from tasks.system.manifests import build_record_path
-from tests.support.checkout import Heard, opened, write
+from tests.support.checkout import RELEASE, Heard, opened, write
 
 EXTENSION = """target: {gpus: ['12.0']}
 torch: {strategy: source}
@@ -93,7 +93,7 @@ def test_wheel_without_code_for_target_suggests_another_wheel(yard: Path) -> Non
 
     with pytest.raises(MissingCodeError) as caught:
         run_with_auto_fix(stage_of(profile, "wheel"), refuse, profile)
-    assert caught.value.hint.startswith('set torch.index: auto and torch.version: "2.15.0": ')
+    assert caught.value.hint.startswith(f'set torch.index: auto and torch.version: "{RELEASE}": ')
 
 
 def test_fix_is_only_suggested_when_auto_fix_is_off(yard: Path) -> None:

@@ -17,9 +17,11 @@ from tasks.doctor.examine_host import check_host
 from tasks.doctor.host_facts import HostFacts, Memory, Tool, VisualStudio
 from tasks.knowledge.costs import estimate_cost
 from tasks.knowledge.gpus import NvidiaDriver
+from tasks.knowledge.read_facts import MAX_FACT_AGE_DAYS
 from tasks.knowledge.resource_estimates import ALL_PLACES
 from tasks.lock.opened_profile_io import Profile
 from tests.support.checkout import KNOWLEDGE
+from tests.support.newest import NEXT_CUDA, NEXT_MAJOR_ARCH, NEXT_TORCH
 from tests.support.rows import each_row
 from tests.support.situations import CPU, SITUATIONS, SOURCE, Situation, disk
 from tests.support.surroundings import (
@@ -38,7 +40,7 @@ _BADNESS: tuple[Level, ...] = ("ok", "not checked", "warning", "problem")
 
 def check_situation(situation: Situation) -> tuple[CheckResult, ...]:
     profile = profile_on(situation.s, **situation.asked)
-    return check_host(situation.s, profile, KNOWLEDGE)
+    return check_host(situation.s, profile, situation.knowledge)
 
 
 def worst(found: tuple[CheckResult, ...]) -> dict[CheckId, Level]:
@@ -237,7 +239,11 @@ def test_compiler_limits_do_not_apply_when_nothing_is_compiled() -> None:
     ("capability", "todo"),
     [
         ("8.9", 'to build for this machine, set target.gpus: ["8.9", "12.0"]'),
-        ("13.0", 'no known torch and CUDA support all of "12.0", "13.0"'),
+        (
+            str(NEXT_MAJOR_ARCH),
+            f'to build for this machine, set target.gpus: ["12.0", "{NEXT_MAJOR_ARCH}"]',
+        ),
+        ("3.0", 'no known torch and CUDA support all of "3.0", "12.0"'),
     ],
 )
 def test_gpu_is_suggested_for_target_gpus_only_if_supported(capability: str, todo: str) -> None:
@@ -246,3 +252,14 @@ def test_gpu_is_suggested_for_target_gpus_only_if_supported(capability: str, tod
     profile = profile_on(s, target={"gpus": ["12.0"]})
     (hint,) = (one.todo for one in check_host(s, profile, KNOWLEDGE, {"targets"}))
     assert hint.startswith(todo)
+
+
+def test_old_facts_are_reported_with_the_newer_releases() -> None:
+    situation = SITUATIONS["old facts and newer releases"]
+    (found,) = check_host(situation.s, None, situation.knowledge, {"knowledge"})
+    recorded = f"recorded on {KNOWLEDGE.date}, {MAX_FACT_AGE_DAYS + 1} days ago"
+    assert found.seen == (
+        f"the facts about PyTorch and CUDA were {recorded}; "
+        f"https://pypi.org/simple has torch {NEXT_TORCH}, CUDA {NEXT_CUDA}"
+    )
+    assert "git pull" in found.todo

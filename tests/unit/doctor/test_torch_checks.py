@@ -23,7 +23,7 @@ from tasks.knowledge.cpp_extension import (
     parse_cpp_extension,
 )
 from tasks.system.files import write_atomic
-from tests.support.checkout import KNOWLEDGE
+from tests.support.checkout import KNOWLEDGE, RELEASE
 from tests.support.situations import ASKED_2_11, CUDA_12_8
 from tests.support.surroundings import CL, EXTENSION, LINUX, LINUX_HOST, SAYS, WINDOWS, profile_on
 
@@ -102,7 +102,7 @@ def test_unrecognized_code_is_ignored(text: str) -> None:
 @pytest.mark.parametrize(
     ("version", "checked"),
     [
-        ("2.15.0+cu132", True),
+        (f"{RELEASE}+cu132", True),
         ("2.6.0+cu130.sm120.g1a2b3c4", True),
         ("2.6.0+cpu.g1a2b3c4.d123456", True),
         ("2.16.0a0+git1a2b3c4", False),
@@ -173,7 +173,7 @@ def test_nvcc_of_other_major_version_is_always_refused() -> None:
         replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "12.9.86")), extensions=[off]
     )
     assert found.level == "problem"
-    assert found.seen == "torch 2.15.0+cu132 was built with CUDA 13.2 and refuses nvcc 12.9.86"
+    assert found.seen == f"torch {RELEASE}+cu132 was built with CUDA 13.2 and refuses nvcc 12.9.86"
     assert found.todo == 'set toolkit.version: "13.2"'
     minor = replace(LINUX, nvcc=Tool("/usr/local/cuda/bin/nvcc", "13.0.88"))
     assert check_torch(minor).level == "ok"
@@ -191,10 +191,12 @@ def test_compiler_that_torch_only_warns_about_is_warning() -> None:
 def test_torch_of_another_plan_is_not_checked() -> None:
     for other in (
         BuildTorch("2.14.1+cu132", "13.2", SAYS),
-        BuildTorch("2.15.0+cu126", "12.6", SAYS),
+        BuildTorch(f"{RELEASE}+cu126", "12.6", SAYS),
     ):
         found = check_torch(replace(LINUX, torch=other))
-        assert (found.level, found.seen) == (*("not checked", "torch 2.15.0 is not installed yet"),)
+        assert (found.level, found.seen) == (
+            *("not checked", f"torch {RELEASE} is not installed yet"),
+        )
 
 
 def test_check_is_skipped_without_cuda_extensions() -> None:

@@ -16,6 +16,7 @@ from tasks.knowledge.gpus import (
     shorten_gpu_name,
 )
 from tasks.knowledge.knowledge_files_io import load_knowledge
+from tests.support.newest import NEXT_MAJOR_ARCH, NEXT_MINOR_ARCH
 from tests.support.rows import each_row
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
@@ -61,10 +62,20 @@ def test_capability_resolves_to_itself(text: str, capability: str) -> None:
     assert str(resolve_gpu(KNOWLEDGE, text).arch) == capability
 
 
-@pytest.mark.parametrize("text", ["sm_130", "13.0", "8.6a"])
+@pytest.mark.parametrize(
+    "text", ["2.0", "3.0", "sm_21", "8.6a", f"{NEXT_MAJOR_ARCH}a", f"{NEXT_MINOR_ARCH}f"]
+)
 def test_capability_unsupported_by_every_toolkit_is_refused(text: str) -> None:
     with pytest.raises(KnowledgeError, match="no known CUDA toolkit"):
         resolve_gpu(KNOWLEDGE, text)
+
+
+@pytest.mark.parametrize("arch", [NEXT_MINOR_ARCH, NEXT_MAJOR_ARCH])
+def test_capability_newer_than_all_known_gpus_is_accepted(arch: Arch) -> None:
+    for text in (str(arch), arch.sm):
+        assert resolve_gpu(KNOWLEDGE, text) == GpuFact(
+            f"compute capability {arch}", arch, "unverified: newer than all known GPUs"
+        )
 
 
 @each_row(

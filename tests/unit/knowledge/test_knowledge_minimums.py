@@ -15,6 +15,7 @@ from tasks.knowledge.host_compilers import (
 )
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.minimum_versions import find_too_old_versions
+from tests.support.newest import LATER_CUDA, NEWEST_RELEASE, NEXT_TORCH
 from tests.support.rows import each_row
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
@@ -99,9 +100,17 @@ def test_unknown_facts_are_never_too_old() -> None:
                 assert optional or name not in ids(less), (name, known.name)
 
 
-def test_unknown_release_or_toolkit_checks_nothing() -> None:
+def test_impossible_release_or_toolkit_checks_nothing() -> None:
     assert ids(replace(SOURCE, torch="1.13.0", gcc="5.4", cmake="3.1", python="3.6")) == []
-    assert ids(Combination(system="windows", cuda="99.0", msvc="1800", driver="1.0")) == []
+    assert ids(Combination(system="windows", cuda="12.7", msvc="1800")) == []
+    assert ids(Combination(cuda="10.2", driver="1.0")) == []
+
+
+def test_unknown_release_or_toolkit_has_minimums_of_the_nearest() -> None:
+    old = replace(SOURCE, torch=NEWEST_RELEASE.patch, gcc="5.4", cmake="3.1", python="3.6")
+    assert ids(replace(old, torch=NEXT_TORCH)) == ids(old) != []
+    found = ids(Combination(system="windows", cuda=LATER_CUDA, msvc="1800", driver="1.0"))
+    assert found == ["msvc-toolkit-min"], "the driver of a new CUDA major version is not known"
 
 
 def test_version_less_precise_than_minimum_is_not_checked() -> None:

@@ -8,6 +8,7 @@ from tasks.core.errors import KnowledgeError
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.torch_releases import find_release, is_python_supported, list_nearest_releases
 from tests.support.newest import (
+    LATER_PATCH,
     LATER_TORCH,
     NEWEST_RELEASE,
     NEXT_MINOR,
@@ -67,15 +68,42 @@ def test_next_release_is_treated_like_the_newest(suffix: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "message"),
+    ("version", "minor", "patch", "known"),
     [
-        (NEXT_TORCH, f"newer than {NEWEST_RELEASE.patch}"),
-        (LATER_TORCH, "newer"),
-        ("1.13.1", "older than 2.0"),
-        ("main", "not a torch version"),
+        (NEXT_TORCH, NEXT_MINOR, NEXT_TORCH, NEWEST_RELEASE.patch),
+        (NEXT_MINOR, NEXT_MINOR, NEXT_TORCH, NEWEST_RELEASE.patch),
+        (f"v{LATER_TORCH}+cu132", LATER_TORCH[:3], LATER_TORCH, NEWEST_RELEASE.patch),
+        (LATER_PATCH, NEWEST_RELEASE.minor, LATER_PATCH, NEWEST_RELEASE.patch),
+        ("2.9.9", "2.9", "2.9.9", "2.9.1"),
     ],
 )
-def test_unknown_version_is_refused_with_alternative(version: str, message: str) -> None:
+def test_unknown_version_has_assumed_facts_of_the_nearest(
+    version: str, minor: str, patch: str, known: str
+) -> None:
+    found, nearest = find_release(KNOWLEDGE, version), find_release(KNOWLEDGE, known)
+    origin = f"assumed to be as {known}"
+    assert (found.minor, found.patch, found.origin) == (minor, patch, origin)
+    statuses = {found.status, *(wheel.status for wheel in found.wheels)}
+    assert statuses == {f"unverified: {origin}"}
+    assert (found.torchvision, found.torchaudio, found.triton) == ("", "", "")
+    assert (found.cxx_std, found.pypi_cuda) == (nearest.cxx_std, nearest.pypi_cuda)
+    assert [wheel.archs for wheel in found.wheels] == [wheel.archs for wheel in nearest.wheels]
+
+
+@pytest.mark.parametrize("version", ["2.9", "2.9.0", "2.9.1", NEWEST_RELEASE.patch])
+def test_facts_of_a_known_version_are_recorded(version: str) -> None:
+    assert find_release(KNOWLEDGE, version).origin == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("1.13.1", "older than 2.0"),
+        ("main", "not a torch version"),
+        ("1!2.9.0", "not a torch version"),
+    ],
+)
+def test_impossible_version_is_refused_with_alternative(version: str, message: str) -> None:
     with pytest.raises(KnowledgeError, match=message) as caught:
         find_release(KNOWLEDGE, version)
     assert caught.value.hint
@@ -103,4 +131,11 @@ def test_nearest_releases_are_listed_newer_first() -> None:
     assert nearest[:3] == ["2.13", "2.14", "2.15"]
     newest = NEWEST_RELEASE.patch
     assert list_nearest_releases(KNOWLEDGE, newest)[0].minor == PREVIOUS_RELEASE.minor
-    assert len(list_nearest_releases(KNOWLEDGE, "2.0")) == len(KNOWLEDGE.releases) - 1
+    assert len(list_nearest_releases(KNOWLEDGE, "2.0.1")) == len(KNOWLEDGE.releases) - 1
+
+
+@pytest.mark.parametrize("version", ["2.12.9", "v2.12.9+cu132", "2.12"])
+def test_known_patch_is_nearest_to_an_unknown_one(version: str) -> None:
+    nearest = [found.patch for found in list_nearest_releases(KNOWLEDGE, version)]
+    assert nearest[:2] == ["2.12.1", "2.13.0"]
+    assert len(nearest) == len(KNOWLEDGE.releases)

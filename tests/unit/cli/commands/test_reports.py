@@ -25,7 +25,7 @@ from tasks.knowledge.resource_estimates import ALL_PLACES
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.system import files
 from tasks.system.hardware import host_probe
-from tests.support.checkout import HOST, Heard, broken, opened, write
+from tests.support.checkout import HOST, RELEASE, Heard, broken, opened, write
 from tests.support.surroundings import LINUX
 
 COMPILES = "target: {gpus: ['12.0']}\nextensions: [{name: toy, path: toy}]\n"
@@ -47,7 +47,7 @@ def test_settings_are_written_to_a_file(yard: Path, heard: Heard) -> None:
         "value": ["12.0"],
         "from": "config/profiles/mine.yaml:1",
     }
-    assert found["plan"]["torch"] == "2.15.0 (CUDA 13.2)"
+    assert found["plan"]["torch"] == f"{RELEASE} (CUDA 13.2)"
 
 
 SECRETS = f"""\

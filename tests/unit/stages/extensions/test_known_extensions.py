@@ -14,7 +14,7 @@ from tasks.knowledge.extension_facts import ExtensionFact
 from tasks.stages.extensions.extension_code_io import Project
 from tasks.stages.extensions.known_extensions import apply_known_facts
 from tasks.stages.extensions.model import ExtensionJob
-from tests.support.checkout import ROOT
+from tests.support.checkout import RELEASE, ROOT
 from tests.support.rows import each_row
 from tests.unit.planning.test_decide import KNOWLEDGE, host
 from tests.unit.test_plan import plan_of
@@ -122,7 +122,7 @@ def test_nvcc_standard_is_raised_only_if_torch_needs_it() -> None:
 def test_known_broken_extension_is_refused_with_hint() -> None:
     message = read_error("flash-attn")
     assert message.startswith(
-        "extensions (flash-attn): flash-attn does not build with torch 2.15.0: "
+        f"extensions (flash-attn): flash-attn does not build with torch {RELEASE}: "
     )
     assert "C++17" in message
     assert "→ set git: https://github.com/Dao-AILab/flash-attention.git and ref: main" in message
@@ -151,7 +151,9 @@ def test_known_failure_can_be_limited_to_windows() -> None:
 def test_possible_failure_is_warning() -> None:
     plan = plan_of(host(), extensions=["pytorch3d"])
     assert len(plan.warnings) == 1
-    assert plan.warnings[0].startswith("pytorch3d may not build with torch 2.15.0: its setup.py")
+    assert plan.warnings[0].startswith(
+        f"pytorch3d may not build with torch {RELEASE}: its setup.py"
+    )
     assert plan_of(host(), extensions=["pytorch3d"], torch=TORCH_213).warnings == ()
 
 

@@ -12,17 +12,19 @@ import yaml
 from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
-from tests.support.checkout import HOST, KNOWLEDGE, RELEASE, write
-from tests.support.newest import LATER_TORCH, NEWEST_RELEASE, NEXT_TORCH
+from tests.support.checkout import HOST, KNOWLEDGE, write
+from tests.support.newest import DEFAULT_RELEASE, LATER_TORCH, NEWEST_RELEASE, NEXT_TORCH
 from tests.support.toytree import make_tree
 
 CPU: dict[str, Any] = {"target": {"gpus": []}}
+AUTO: dict[str, Any] = {"version": "auto"}  # the release of the tree
 
 
 def opened(yard: Path, version: str, python: str = "3.12.4", **more: Any) -> Profile:
     """Open a profile whose tree has that version, with the settings `more`."""
     make_tree(yard / "pytorch", version)
-    write(yard, yaml.safe_dump({"source": {"path": "pytorch"}, **more}))
+    torch = AUTO | more.pop("torch", {})
+    write(yard, yaml.safe_dump({"source": {"path": "pytorch"}, "torch": torch, **more}))
     host = replace(HOST, python=replace(HOST.python, version=python))
     return open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: host)
 
@@ -93,17 +95,17 @@ def test_failed_profile_shows_release_of_tree(
     yard: Path,
 ) -> None:
     with pytest.raises(SettingsError) as caught:
-        opened(yard, LATER_TORCH)
+        opened(yard, "1.13.1")
     broken = SelectedProfile(yard, "mine", None, caught.value)
-    assert broken.read_settings().settings.torch.version == LATER_TORCH
+    assert broken.read_settings().settings.torch.version == "1.13.1"
     with pytest.raises(SettingsError):
         opened(yard, "nothing")
-    assert broken.read_settings().settings.torch.version == RELEASE
+    assert broken.read_settings().settings.torch.version == "auto"
 
 
 def test_tree_does_not_affect_prebuilt_release(yard: Path) -> None:
     profile = opened(yard, "2.9.0a0", torch={"strategy": "prebuilt"})
-    assert profile.choice.torch == RELEASE
+    assert profile.choice.torch == DEFAULT_RELEASE.patch
     (warning,) = profile.plan.warnings
     assert warning.startswith("this profile does not use source.path")
 
@@ -125,7 +127,18 @@ def test_version_file_with_merge_conflicts_is_reported(yard: Path) -> None:
     assert f'git -C "{yard / "pytorch"}" status' in caught.value.hint
 
 
-@pytest.mark.parametrize("written", [f"{LATER_TORCH}+acme", "1.13.1", "2027.1", "1!2.9.0"])
+@pytest.mark.parametrize(
+    ("written", "release"), [(f"{LATER_TORCH}+acme", LATER_TORCH), ("2027.1", "2027.1")]
+)
+def test_fork_with_later_versions_has_assumed_facts(yard: Path, written: str, release: str) -> None:
+    profile = opened(yard, written)
+    assert profile.choice.torch == release
+    origin = f"assumed to be as {NEWEST_RELEASE.patch}, because the index was not asked"
+    assert profile.choice.facts == (f"torch {release}: {origin}",)
+    assert profile.plan.warnings == ()
+
+
+@pytest.mark.parametrize("written", ["1.13.1", "1!2.9.0"])
 def test_fork_with_own_versions_needs_configured_release(yard: Path, written: str) -> None:
     with pytest.raises(SettingsError) as caught:
         opened(yard, written)
