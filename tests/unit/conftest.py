@@ -1,4 +1,4 @@
-"""Fixtures for tests of reports."""
+"""Fixtures of the unit tests, which use no network."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from tasks.core.errors import FetchError
+from tasks.planning import read_facts_io
 from tasks.system import output
 from tasks.system.hardware import operating_system
 from tests.support.checkout import ROOT, Heard, OnSystem, pin_default_torch, write
 from tests.support.terminal import Terminal
+
+
+@pytest.fixture(autouse=True)
+def no_package_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the package index unreachable, so that no unit test depends on its releases."""
+
+    def refuse(place: str, **_: object) -> None:
+        raise FetchError(f"{place} is not asked in unit tests")
+
+    monkeypatch.setattr(read_facts_io, "open_package_index", refuse)
 
 
 @pytest.fixture
