@@ -42,7 +42,7 @@ def build_run_header(name: str, profile: Profile, selected: Collection[str]) -> 
             "cuda": choice.cuda,
             "targets": [str(arch) for arch in choice.targets],
             "toolkit": choice.toolkit.reason,
-            "facts": list(choice.facts),
+            **({"facts": list(choice.facts)} if choice.facts else {}),
         },
         "stages": [
             {"name": stage.name, "after": [one for one in dict.fromkeys(names) if one]}
