@@ -68,7 +68,8 @@ def knowledge(tmp_path_factory: pytest.TempPathFactory) -> Knowledge:
     newest = parse_knowledge_file(folder / "read/pytorch.yaml")["releases"][NEWEST_RELEASE.minor]
     inspected = [wheel | {"status": "verified: W"} for wheel in newest["wheels"]]
     companions = newest["companions"]
-    patches = companions.get("patches", {}) | {NEWEST_RELEASE.patch: companions}
+    current = {name: value for name, value in companions.items() if name != "patches"}
+    patches = companions.get("patches", {}) | {NEWEST_RELEASE.patch: current}
     patched = {
         "patch": LATER_PATCH,
         "wheels": inspected,
