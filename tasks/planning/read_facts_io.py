@@ -121,11 +121,15 @@ class FactReader:
         is_old = datetime.now(UTC) - recorded > timedelta(days=MAX_FACT_AGE_DAYS)
         if self._find_new_cuda(facts) or (is_old and _is_older(facts.date, max_age)):
             return True
-        if self.settings.torch.strategy == "existing":
+        if not self._needs_release():
             return False
         if self.settings.torch.version == "auto":
             return _is_older(facts.date, max_age) or self._has_newer_release(facts)
         return self._is_new_release(facts, self.settings.torch.version)
+
+    def _needs_release(self) -> bool:
+        """Return False for an existing torch and for a local tree, which no index has."""
+        return self.settings.torch.strategy != "existing" and not self.settings.source.path
 
     def _has_newer_release(self, facts: ReadFacts) -> bool:
         """Return True if the index has a newer release than that which `auto` means."""
@@ -181,7 +185,7 @@ class FactReader:
         )
         yield facts
         is_auto = self.settings.torch.version == "auto"
-        for version in self._list_new_releases(facts):
+        for version in self._list_new_releases(facts) if self._needs_release() else ():
             if row := self._read_release(index, wheels, version):
                 facts = structs.replace(facts, releases={**facts.releases, version: row})
                 yield facts

@@ -117,18 +117,22 @@ def resolve_strategy(
 
 def _list_fact_origins(knowledge: Knowledge, choice: Resolution) -> Iterator[str]:
     """Yield where the facts about torch and the toolkit come from, unless they are recorded."""
-    read, origins = knowledge.read, {}
+    read = knowledge.read
     reason = f"{read.index} does not have it" if read.versions else "the index was not asked"
+    reason = read.problem or reason
     with suppress(KnowledgeError):
         release = torch_releases.find_release(knowledge, choice.torch)
-        origins[f"torch {choice.torch}"] = release.origin
+        why = "it is a pre-release" if release.channel else reason
+        yield from _label_origin(f"torch {choice.torch}", release.origin, why)
     if cuda := choice.toolkit.version:
         with suppress(KnowledgeError):
-            origins[f"CUDA {cuda}"] = cuda_toolkits.find_toolkit(knowledge, cuda).origin
-    for subject, origin in origins.items():
-        doubt = f", because {read.problem or reason}" if origin.startswith("assumed") else ""
-        if origin:
-            yield f"{subject}: {origin}{doubt}"
+            kit = cuda_toolkits.find_toolkit(knowledge, cuda)
+            yield from _label_origin(f"CUDA {cuda}", kit.origin, reason)
+
+
+def _label_origin(subject: str, origin: str, why: str) -> Iterator[str]:
+    if origin:
+        yield f"{subject}: {origin}" + (f", because {why}" * origin.startswith("assumed"))
 
 
 def resolve_torch_version(settings: Settings, host: Host, knowledge: Knowledge) -> Settings:
