@@ -206,7 +206,7 @@ def _resolve_optional_toolkit(
     if major and major != toolkit.version.partition(".")[0]:
         message = f"torch {choice.torch} has CUDA {cuda}: "
         message += f"CUDA {toolkit.version} cannot compile extensions for this torch"
-        hint = f"set toolkit.version to a release of CUDA {major}, or set another torch.version"
+        hint = f"set toolkit.version to a release of CUDA {major}"
         raise UnsatisfiableError(message, location="toolkit", hint=hint)
     return toolkit
 

@@ -100,11 +100,19 @@ def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
         for change in changes
         for keys in _list_provider_changes(trial, change, "auto")
         if (resolution := trial.resolve_with(toolkit=keys))
-        and resolution.toolkit.provider not in {"none", "path"}
+        and (
+            resolution.toolkit.provider not in {"none", "path"}
+            or _needs_no_toolkit(keys, resolution)
+        )
     ]
     yield from (one for one in available if one.resolution.strategy != "source")
     yield from available
     yield from suggest_toolkit_install(trial)
+
+
+def _needs_no_toolkit(keys: Mapping[str, str], choice: Resolution) -> bool:
+    """Return True if nothing is compiled, and the changed keys require no toolkit either."""
+    return choice.toolkit.provider == "none" and keys.get("version") == "auto"
 
 
 def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
@@ -116,11 +124,16 @@ def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:
     versions = [cuda for cuda in _list_toolkit_versions(trial) if cuda != "auto"]
     versions.sort(key=lambda cuda: cuda != needed)
     changes = [*product(_list_provider_changes(trial, {}, "system"), versions)]
-    for keys, cuda in [*changes, *(({"version": cuda}, cuda) for cuda in versions)]:
+    changes += [
+        (keys, cuda)
+        for cuda in versions
+        for keys in _list_provider_changes(trial, {"version": cuda}, "system")
+    ]
+    for keys, cuda in changes:
         result = trial.resolve_with(_add_host_toolkit(trial.host, cuda), toolkit=keys)
         if result and result.toolkit.version == cuda:
             extra_keys = f" and set {_format_assignments(keys)}" if keys else ""
-            alternative = _format_path_alternative(trial, cuda, keys, result)
+            alternative = _format_path_alternative(trial, cuda, result)
             hint = f"install CUDA {cuda} ({CUDA_ARCHIVE_URL}){extra_keys}{alternative}"
             yield Suggestion(hint, result)
 
@@ -177,13 +190,11 @@ def _add_host_toolkit(host: Host, cuda: str, *, chosen: bool = False) -> Host:
     return replace(host, toolkits=(toolkit, *other_toolkits))
 
 
-def _format_path_alternative(
-    trial: WhatIf, cuda: str, keys: Mapping[str, str], choice: Resolution
-) -> str:
-    """Return a hint that toolkit.path can be set instead of `keys`, "" if it leads elsewhere."""
+def _format_path_alternative(trial: WhatIf, cuda: str, choice: Resolution) -> str:
+    """Return a hint that only toolkit.path can be set, "" if that leads elsewhere."""
     path_host = _add_host_toolkit(trial.host, cuda, chosen=True)
     expected = (choice.strategy, choice.torch, choice.cuda, choice.toolkit.version)
-    path_keys = {**keys, "provider": trial.settings.toolkit.provider, "path": _ANY_FOLDER}
+    path_keys = {"provider": trial.settings.toolkit.provider, "path": _ANY_FOLDER}
     for provider, extra_text in (({}, ""), ({"provider": "path"}, " and toolkit.provider: path")):
         result = trial.resolve_with(path_host, toolkit={**path_keys, **provider})
         found = result and (result.strategy, result.torch, result.cuda, result.toolkit.version)
@@ -416,15 +427,16 @@ def _list_changes(trial: WhatIf) -> Iterator[CombinedChange]:
         torch = {"version": release.patch} if release.patch != version else {}
         cudas = dict.fromkeys(("", "auto", *release.cudas_built))
         cudas.pop(toolkit.version, None)
-        for python, cuda in product(_list_fitting_pythons(trial, release), cudas):
-            keys = {"version": cuda} if cuda else {}
-            yield CombinedChange(torch, keys, python, "")
+        pythons = _list_fitting_pythons(trial, release)
+        providers = ("",) if toolkit.provider == "auto" else ("", "auto")
+        for python, cuda, provider in product(pythons, cudas, providers):
+            values = {"version": cuda, "provider": provider}
+            keys = {key: value for key, value in values.items() if value}
             requested = cuda or toolkit.version
             installs = release.cudas_built if requested == "auto" else (requested,)
-            for installed in installs if toolkit.provider != "pypi" else ():
+            can_install = (provider or toolkit.provider) != "pypi"
+            for installed in ("", *(installs if can_install else ())):
                 yield CombinedChange(torch, keys, python, installed)
-            if toolkit.provider != "auto":
-                yield CombinedChange(torch, {**keys, "provider": "auto"}, python, "")
 
 
 def _try_change(trial: WhatIf, change: CombinedChange) -> Suggestion | None:

@@ -15,7 +15,8 @@ from tasks.knowledge.versions import format_major_minor
 from tasks.settings.schema import Build, Settings
 
 CUDA_ARCHIVE_URL = "https://developer.nvidia.com/cuda-toolkit-archive"
-_OTHER_TORCH_HINT = "set another torch.version, or choose other GPUs in target.gpus"
+# Other settings that work are suggested in its place
+_OTHER_GPUS_HINT = "choose other GPUs in target.gpus"
 
 
 @contextmanager
@@ -132,7 +133,7 @@ def _require_extension_arch(
         arch_lists.format_torch_archs(knowledge, choice.torch, [arch])
     except KnowledgeError as error:
         gpu, hint = Arch(arch.major, arch.minor), error.hint
-        cubins = {cubin for kit in knowledge.toolkits.values() for cubin in kit.makes}
+        cubins = find_toolkit(knowledge, choice.toolkit.version).makes
         for other in sorted(cubin for cubin in cubins if not cubin.suffix):
             code = machine_code_rules.MachineCode(frozenset([other]))
             if machine_code_rules.classify_compatibility(knowledge, code, gpu) and is_supported(
@@ -221,7 +222,7 @@ def resolve_toolkit(
         return ToolkitResolution("pypi", required, "", f"CUDA {required} from Python packages")
     installed = ", ".join(f"{toolkit.version} at {toolkit.home}" for toolkit in host.toolkits)
     message = f"CUDA {required} is needed and is not on this machine (found: {installed or 'none'})"
-    raise UnsatisfiableError(message, location="toolkit", hint=_OTHER_TORCH_HINT)
+    raise UnsatisfiableError(message, location="toolkit", hint=_OTHER_GPUS_HINT)
 
 
 def _require_published_toolkit(knowledge: Knowledge, cuda: str) -> None:
@@ -231,7 +232,7 @@ def _require_published_toolkit(knowledge: Knowledge, cuda: str) -> None:
         return
     message = f"CUDA {cuda} is not on this machine and not on {knowledge.read.index}, "
     message += f"whose newest is {published[-1]}"
-    raise UnsatisfiableError(message, location="toolkit.version", hint=_OTHER_TORCH_HINT)
+    raise UnsatisfiableError(message, location="toolkit.version", hint=_OTHER_GPUS_HINT)
 
 
 def _resolve_path_toolkit(
@@ -258,5 +259,5 @@ def _require_toolkit_targets(knowledge: Knowledge, cuda: str, targets: tuple[Arc
         require_toolkit(knowledge, cuda, targets)
     except KnowledgeError as error:
         # Suggest no other toolkit: this torch may not build with a toolkit for these targets
-        hint = _OTHER_TORCH_HINT if format_major_minor(cuda) in knowledge.toolkits else error.hint
+        hint = _OTHER_GPUS_HINT if format_major_minor(cuda) in knowledge.toolkits else error.hint
         raise UnsatisfiableError(error.message, location="toolkit.version", hint=hint) from error
