@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import itertools
 import random
-import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -18,11 +16,10 @@ from tasks.core.model import Host, InstalledToolkit, System
 from tasks.planning.resolve import resolve_settings, resolve_without_suggestions
 from tasks.planning.suggestions import is_known_bad
 from tasks.settings.schema import parse_settings
+from tests.support.hints import CUDAS, Given, apply_hint
 from tests.support.newest import LATER_TORCH, NEXT_CUDA
 from tests.unit.planning.test_decide import CUDA_124, CUDA_132, KNOWLEDGE, host
 
-Given = dict[str, Any]
-CUDAS = list(KNOWLEDGE.toolkits)
 PATCHES = [found.patch for found in KNOWLEDGE.releases.values()]
 EXTENSIONS: tuple[list[Given], ...] = ([], [{"name": "smoke", "path": "templates/smoke"}])
 GPUS = ("V100", "RTX 4090", "RTX 5090", "11.0", "10.7", "3.7", "12.1", "9.0a", "8.8", "12.0f")
@@ -82,46 +79,6 @@ def plans(asked: Given, on: Host) -> bool:
     return not is_known_bad(KNOWLEDGE, choice, on)
 
 
-def applied(line: str, asked: Given, on: Host) -> list[tuple[Given, Host]]:
-    """Return settings and host of each alternative; [] if there is none."""
-    line = line.partition(", or set toolkit.path to it")[0]
-    changed: Given = {key: dict(part) for key, part in asked.items() if key != "extensions"}
-    changed["extensions"] = asked.get("extensions", [])
-    python = re.search(r'(?:python: "|environment with Python )(\d\.\d+)', line)
-    gpus = re.search(r"target\.gpus: \[(.*?)\]", line)
-    torch = re.search(r'(?:torch\.version: ")(\d\.\d+\.\d+)', line)
-    keys = dict(re.findall(r'toolkit\.(version|provider): "?([\w.]+)', line))
-    install = re.search(r"install CUDA (\d+\.\d+)", line)
-    own = re.search(r"set toolkit\.path to CUDA (.+)", line)
-    source = "torch.strategy: source" in line
-    if not any((python, gpus, torch, keys, install, own, source)):
-        return []
-    there = replace(on, python=replace(on.python, version=python[1])) if python else on
-    if gpus:
-        changed["target"]["gpus"] = re.findall(r'"(.+?)"', gpus[1])
-    if torch:
-        changed["torch"]["version"] = torch[1]
-    if source:
-        changed["torch"]["strategy"] = "source"
-    changed["toolkit"].update(keys)
-    if install:
-        kit = InstalledToolkit("/new", f"{install[1]}.1")
-        there = replace(there, toolkits=(kit, *there.toolkits))
-    if own:
-        kits = [InstalledToolkit("/opt/cuda", f"{cuda}.1", asked=True) for cuda in spanned(own[1])]
-        return [(changed, replace(there, toolkits=(kit,))) for kit in kits]
-    return [(changed, there)]
-
-
-def spanned(text: str) -> list[str]:
-    named = re.findall(r"\d+\.\d+", text)
-    if " or later" in text:
-        return [*CUDAS[CUDAS.index(named[0]) :], NEXT_CUDA]
-    if " to " in text:
-        return CUDAS[CUDAS.index(named[0]) : CUDAS.index(named[1]) + 1]
-    return named
-
-
 def any_combination(asked: Given, on: Host) -> bool:
     """Return True if any torch, CUDA and Python works here. Every release supports Python 3.11."""
     provider = asked["toolkit"]["provider"]
@@ -164,7 +121,7 @@ def test_suggestions_of_a_refusal_can_be_planned_and_none_is_missed(
     if not result:
         return
     lines = [line for line in result.split("; or ") if "doctor --accept" not in line]
-    tries = {line: applied(line, requested, on) for line in lines}
+    tries = {line: apply_hint(line, requested, on) for line in lines}
     for line, tried in tries.items():
         assert all(plans(*one) for one in tried), line
     if not any(tries.values()) and "profiles" not in result:
