@@ -31,7 +31,7 @@ def find_toolkit(knowledge: Knowledge, cuda: str) -> Toolkit:
         releases = list(knowledge.toolkits)
         reason = "was never published" if release in skipped else f"is older than {releases[0]}"
         message = f"CUDA {cuda} {reason}; the known releases are {', '.join(releases)}"
-        raise KnowledgeError(message, hint=f"use {releases[-1]}")
+        raise KnowledgeError(message, hint="use one of the known releases")
     origin = f"assumed to be as {nearest.cuda}"
     return replace(nearest, cuda=release, origin=origin, status=f"unverified: {origin}")
 

@@ -99,20 +99,17 @@ def suggest_toolkits(trial: WhatIf) -> Iterator[Suggestion]:
         Suggestion(f"set {_format_assignments(keys)} ({resolution.toolkit.why})", resolution)
         for change in changes
         for keys in _list_provider_changes(trial, change, "auto")
-        if (resolution := trial.resolve_with(toolkit=keys))
-        and (
-            resolution.toolkit.provider not in {"none", "path"}
-            or _needs_no_toolkit(keys, resolution)
-        )
+        if (resolution := trial.resolve_with(toolkit=keys)) and _is_usable_toolkit(resolution, keys)
     ]
     yield from (one for one in available if one.resolution.strategy != "source")
     yield from available
     yield from suggest_toolkit_install(trial)
 
 
-def _needs_no_toolkit(keys: Mapping[str, str], choice: Resolution) -> bool:
-    """Return True if nothing is compiled, and the changed keys require no toolkit either."""
-    return choice.toolkit.provider == "none" and keys.get("version") == "auto"
+def _is_usable_toolkit(choice: Resolution, keys: Mapping[str, str]) -> bool:
+    """Return True for a toolkit that is available, or if `auto` says that none is needed."""
+    is_needless = choice.toolkit.provider == "none" and keys.get("version") == "auto"
+    return is_needless or choice.toolkit.provider not in {"none", "path"}
 
 
 def suggest_toolkit_install(trial: WhatIf) -> Iterator[Suggestion]:

@@ -15,7 +15,7 @@ from tasks.knowledge.versions import format_major_minor
 from tasks.settings.schema import Build, Settings
 
 CUDA_ARCHIVE_URL = "https://developer.nvidia.com/cuda-toolkit-archive"
-# Other settings that work are suggested in its place
+# If other settings work, they are suggested instead
 _OTHER_GPUS_HINT = "choose other GPUs in target.gpus"
 
 

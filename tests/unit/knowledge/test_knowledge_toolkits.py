@@ -143,7 +143,7 @@ def test_impossible_toolkit_is_refused(cuda: str, reason: str) -> None:
     message = f"CUDA {cuda} {reason}; the known releases are 11.8, "
     with pytest.raises(KnowledgeError, match=re.escape(message)) as caught:
         can_compile_arch(KNOWLEDGE, cuda, Arch(9, 0))
-    assert caught.value.hint == f"use {NEWEST_TOOLKIT.cuda}"
+    assert caught.value.hint == "use one of the known releases"
 
 
 @pytest.mark.parametrize("version", [NEXT_CUDA, f"{NEXT_CUDA}.20", LATER_CUDA, "12.10"])
