@@ -45,8 +45,8 @@ def list_decisions(
     index = f"from {redact_secrets(resolution.index) or 'PyPI'}"
     source, existing = dict(plan.headline).get("source"), resolution.python.path
     origins = {"source": f"from {source}", "existing": f"in {existing}", "prebuilt": index}
-    _, is_auto, place = profile.loaded.origin.get("torch.version", "").partition(", auto: ")
-    choice = f"; torch.version is auto, chosen by {place}" if is_auto else ""
+    place = profile.release_source
+    choice = f"; torch.version is auto, chosen by {place}" if place else ""
     yield Decision("torch", torch, f"{origins[resolution.strategy]}{choice}")
     yield Decision("facts", f"recorded on {profile.knowledge.date}")
     for fact in resolution.facts:

@@ -123,7 +123,7 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
         query = host_probe.HostQuery(settings.python, settings.toolkit.path)
         host = host_of(query, layout.build / "host.json")
         facts = knowledge or load_knowledge(root / "config" / "knowledge")
-        loaded, facts = _complete_facts(loaded, root, host, facts, ask)
+        loaded, facts, source = _complete_facts(loaded, root, host, facts, ask)
         settings = loaded.settings
         resolution, plan = make_plan(settings, host, facts, layout)
         unused = list_unused_setting_warnings(loaded, host, resolution)
@@ -131,31 +131,53 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
         plan = replace(plan, warnings=warnings)
         mirrors = add_mirrors(settings, facts).source.mirrors
         pinned = load_pinned_plan(settings, layout, resolution, plan, mirrors)
-        return Profile(loaded, layout, host, facts, resolution, pinned.plan, pinned)
+        return Profile(loaded, layout, host, facts, resolution, pinned.plan, pinned, source)
 
 
 def _complete_facts(
     loaded: LoadedSettings, root: Path, host: Host, knowledge: Knowledge, ask: AskMode
-) -> tuple[LoadedSettings, Knowledge]:
-    """Return the settings with a torch release, and the knowledge with the facts that were read."""
-    version, settings = loaded.settings.torch.version, loaded.settings
-    origin = loaded.origin.get(_VERSION_KEY, "")
-    if version == "auto" and (locked := find_locked_release(settings, root, loaded.profile)):
-        settings, origin = _set_version(settings, locked), f"{origin}, auto: {LOCK_NAME}"
+) -> tuple[LoadedSettings, Knowledge, str]:
+    """Return the settings with a torch release, and the knowledge with the facts that were read.
+
+    The text says who chose the release, "" if torch.version is not `auto` or not used.
+    """
+    settings, store, source = loaded.settings, fact_store.read_store(root), ""
+    if settings.torch.version == "auto":
+        release, source = _find_chosen_release(loaded, root, store, ask)
+        settings = _set_version(settings, release) if release else settings
     if ask != "never":
         from tasks.planning.read_facts_io import FactReader  # noqa: PLC0415 - not needed to list tasks
 
         reader = FactReader(root, settings, host, knowledge)
         read = reader.update(daily=ask == "daily")
     else:
-        read = fact_store.select_facts(fact_store.read_store(root), settings, host, knowledge)
+        read = fact_store.select_facts(store, settings, host, knowledge)
     knowledge = replace(knowledge, read=read)
     if settings.torch.version == "auto":
         settings = resolve_torch_version(settings, host, knowledge)
         source = knowledge.read.index if knowledge.read.versions else "the recorded facts"
-        origin = f"{origin}, auto: {source}"
+    source = "" if settings.torch.strategy == "existing" else source
+    origin = loaded.origin.get(_VERSION_KEY, "") + (f", auto: {source}" if source else "")
     origins = {**loaded.origin, _VERSION_KEY: origin}
-    return replace(loaded, settings=settings, origin=origins), knowledge
+    return replace(loaded, settings=settings, origin=origins), knowledge, source
+
+
+def _find_chosen_release(
+    loaded: LoadedSettings, root: Path, store: fact_store.FactStore, ask: AskMode
+) -> tuple[str, str]:
+    """Return the release that `auto` has meant, and who chose it; ("", "") if nobody did.
+
+    Only a build may choose another release than the last build.
+    """
+    settings, profile = loaded.settings, loaded.profile
+    if locked := find_locked_release(settings, root, profile):
+        return locked, LOCK_NAME
+    if settings.offline:
+        from tasks.lock import bundle_archive_io  # noqa: PLC0415 - most have no bundle
+
+        return bundle_archive_io.read_bundle(root / settings.offline).release, "the bundle"
+    built = store.built.get(profile, "") if ask != "daily" else ""
+    return (built, "the last build") if built else ("", "")
 
 
 def _set_version(settings: Settings, version: str) -> Settings:
@@ -306,6 +328,8 @@ def _pin_host_and_sources(opened: Profile, *, runs: bool) -> None:
     if not opened.host.pinned:
         query = host_probe.HostQuery(settings.python, settings.toolkit.path)
         host_probe.write_host_pin(layout.build / "host.json", query, opened.host)
+    if opened.release_source:
+        fact_store.record_release(Path(layout.root), layout.profile, opened.choice.torch)
     if opened.pinned_plan:
         activate_sources(settings, layout, opened.pinned_plan)
 

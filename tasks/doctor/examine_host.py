@@ -128,7 +128,7 @@ def check_knowledge(s: HostFacts, _: Profile | None, knowledge: Knowledge) -> Re
         yield report_ok("knowledge", message)
         return
     message += f", {days} days ago; {knowledge.read.index} has {newer}"
-    hint = check_result.format_command("git pull", "torchyard reads their facts; to update it:")
+    hint = check_result.format_command("git pull", "to get the recorded facts of these releases:")
     yield report_warning("knowledge", message, hint)
 
 

@@ -191,8 +191,9 @@ class Release(Struct, frozen=True, kw_only=True):
     setuptools, but for the others that no version matches. `patches` has the specifiers that differ
     for older patches. `channel` is where a pre-release is published; its facts are only assumed.
     `pypi_pythons` has the Pythons of the wheels on PyPI by platform ("linux x86_64").
-    `extension_archs` are the archs that torch.utils.cpp_extension accepts. `origin` is "" for a
-    recorded release, otherwise where the facts come from ("assumed to be those of 2.15.0").
+    `has_cuda` is False if the wheel that was read is a build for the CPU. `extension_archs` are the
+    archs that torch.utils.cpp_extension accepts. `origin` is "" for a recorded release, otherwise
+    where the facts come from ("assumed to be as 2.15.0").
     """
 
     minor: str = field(name="name")
@@ -222,6 +223,7 @@ class Release(Struct, frozen=True, kw_only=True):
     )
     pypi_pythons: Mapping[str, tuple[str, ...]] = {}
     extension_archs: frozenset[str] = frozenset()
+    has_cuda: bool = True
     origin: str = ""
 
     @property

@@ -29,7 +29,12 @@ from tasks.knowledge.read_facts import (
     merge_rows,
     merge_tables,
 )
-from tasks.knowledge.versions import format_major_minor, parse_major_minor, parse_version_numbers
+from tasks.knowledge.versions import (
+    find_release_channel,
+    format_major_minor,
+    parse_major_minor,
+    parse_version_numbers,
+)
 
 if TYPE_CHECKING:
     from tasks.core.model import Arch
@@ -283,7 +288,8 @@ class Knowledge:
         ):
             minor = format_major_minor(version)
             row = complete_read_row(known, minor, read)
-            named = {"name": minor, **row, "patch": version}
+            channel = find_release_channel(version)
+            named = {"name": minor, **row, "patch": version, "channel": channel}
             at, kind = f"releases.{version}", facts.Release
             table[version] = self._convert_row("pytorch", at, named, kind, self._complete_release)
         return table

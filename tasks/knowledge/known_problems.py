@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from tasks.knowledge.versions import format_major_minor
+from tasks.knowledge.read_facts import find_nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ def find_known_bad(knowledge: Knowledge, combination: Combination) -> tuple[Know
 
 
 def _find_compiler_limits(knowledge: Knowledge, cuda: str | None) -> dict[str, str]:
-    kit = knowledge.toolkits.get(format_major_minor(cuda or ""))
+    kit = knowledge.toolkits.get(find_nearest(knowledge.toolkits, cuda)) if cuda else None
     if kit is None:
         return {}
     return {"{gcc_above}": str(kit.gcc_max + 1), "{clang_above}": str(kit.clang_max + 1)}

@@ -26,9 +26,9 @@ class ReadFacts(Struct, frozen=True):
     """The facts that this machine has read, beyond those of the knowledge folder.
 
     `releases` has rows by exact torch version ("2.16.0"), `toolkits` rows by CUDA release
-    ("13.6"). `versions` are the torch versions on `index`, a URL or folder, as of `date`
-    (2026-11-26), and `cuda_versions` the CUDA releases there, both ascending. They are empty if
-    the index was not asked; `problem` says why it did not answer.
+    ("13.6"). `versions` are the torch versions on `index`, a URL or folder, and `cuda_versions`
+    the CUDA releases there, both ascending, as of `date` ("2026-11-26T19:00:00+00:00"). They are
+    empty if the index was not asked; `problem` says what could not be read.
     """
 
     releases: Mapping[str, Row] = {}

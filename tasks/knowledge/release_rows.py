@@ -74,9 +74,10 @@ def choose_wheel(
     return files[0] if files else None
 
 
-def _rank_wheel(file: IndexFile) -> tuple[Version, BuildTag]:
+def _rank_wheel(file: IndexFile) -> tuple[bool, Version, BuildTag]:
+    """Return what to sort wheels by: those for CUDA, then by local version and build number."""
     _, version, build, _ = parse_wheel_filename(file.name)
-    return version, build
+    return (version.local or "cu").startswith("cu"), version, build
 
 
 def build_release_row(facts: Mapping[str, Any], files: Sequence[IndexFile], file: IndexFile) -> Row:
@@ -89,6 +90,7 @@ def build_release_row(facts: Mapping[str, Any], files: Sequence[IndexFile], file
     if "triton" in facts:
         row["companions"] = {"triton": facts["triton"]}
     status = f"verified: {file.name}"
+    row |= {"has_cuda": False} if "cuda" in facts and facts["cuda"] is None else {}
     if cuda := facts.get("cuda"):
         row["pypi_cuda"] = ".".join(cuda.split(".")[:2])
         row |= {
@@ -141,9 +143,12 @@ def read_release(
     if file is None:
         return None
     facts = read_torch_wheel(index.read_members(file, TORCH_MEMBERS))
+    if "version" not in facts:
+        return None  # an archive without the files of a torch
     digest = f" (sha256 {file.sha256[:12]}…)" if file.sha256 else ""
     origin = {"origin": f"read from the wheel {file.name}{digest}"}
-    evidence = [{"file": file.name, "version": release, "sha256": file.sha256}]
+    proof = {"file": file.name, "version": release, "sha256": file.sha256, "size": file.size}
+    evidence = [proof]
     return {**build_release_row(facts, wheels, file), **origin, "evidence": evidence}
 
 

@@ -97,7 +97,7 @@ def list_wheel_pythons(names: Iterable[str]) -> WheelPythons:
     """Return the Pythons that the wheels of one release are for, by system and machine.
 
     `names` are file names. {("linux", "x86_64"): ["3.9", "3.10"]} has the CPython versions in
-    order, without free-threaded builds. "3.12+" stands for a wheel with the stable ABI
+    order, without free-threaded builds. "3.12+" is a wheel with the stable ABI
     (cp312-abi3), "3+" for one that runs on every Python 3 (py3-none). A wheel for any platform
     counts for all. Other file names, and platforms that torchyard does not know, are left out.
     """

@@ -42,8 +42,9 @@ class BundledFile:
 class Bundle:
     """The manifest bundle.json.
 
-    `repositories` and `archives` map URLs, without credentials, to paths of git repositories and
-    source archives in the bundle. `files` maps the path of each file to its digest and size.
+    `release` is the torch that torch.version: auto means. `repositories` and `archives` map URLs,
+    without credentials, to paths of git repositories and source archives in the bundle. `files`
+    maps the path of each file to its digest and size.
     """
 
     schema: int
@@ -51,6 +52,7 @@ class Bundle:
     profile: str
     python: str
     platform: str
+    release: str = ""
     repositories: Mapping[str, str] = field(default_factory=dict)
     archives: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, BundledFile] = field(default_factory=dict)

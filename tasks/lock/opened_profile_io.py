@@ -101,7 +101,10 @@ def activate_sources(settings: Settings, layout: Layout, pinned: PinnedPlan) -> 
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile with its settings and plan. `pinned_plan` has the lock and bundle of the plan."""
+    """A profile with its settings and plan. `pinned_plan` has the lock and bundle of the plan.
+
+    `release_source` says who chose the torch release if torch.version is `auto`, else "".
+    """
 
     loaded: LoadedSettings
     layout: Layout
@@ -110,6 +113,7 @@ class Profile:
     choice: Resolution
     plan: Plan
     pinned_plan: PinnedPlan | None = None
+    release_source: str = ""
 
     @property
     def cost(self) -> Cost:

@@ -1,13 +1,15 @@
 """Read the facts about unknown releases and toolkits, and keep them for later commands.
 
-A wheel is read once: its facts are stored with its sha256. The package index is asked again after
-a day if torch.version is `auto`, and if it lacked the requested version.
+A wheel is read once: its facts are stored with its sha256. The package index is asked for a release
+or toolkit that is unknown, and for its list of releases once a day if torch.version is `auto`, if
+torch.index is set, if a companion package was missing, or if the recorded facts are old.
 """
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -42,6 +44,8 @@ _MAX_AGE = timedelta(days=1)  # of the list of releases, for torch.version: auto
 _MAX_NEW_RELEASES = 5  # that are read to find the newest with code for the targets
 _FIRST_PACKAGED_MAJOR = 13  # the first CUDA whose packages on PyPI have nvcc
 _LIBRARIES = ("torchvision", "torchaudio")
+# An index or a wheel may contain anything: names that are no host, members that are missing
+_READ_ERRORS = (FetchError, OSError, ValueError)
 
 
 @dataclass
@@ -77,14 +81,24 @@ class FactReader:
             return structs.replace(facts, problem="the setting offline is used")
         if not self._should_ask(facts, max_age):
             return facts
-        index = fact_store.identify_index(self.settings, self.knowledge)
+        found = stored = self._select_stored()
         try:
-            for found in self._ask_index(facts):
-                indexes = {**self.store.indexes, index: _select_published(found)}
-                self._save(structs.replace(self.store, indexes=indexes))
-        except (FetchError, OSError) as error:
-            return structs.replace(self.load(), problem=str(getattr(error, "message", error)))
+            for found in self._ask_index(stored):
+                self._save_facts(found)
+        except _READ_ERRORS as error:
+            self._save_facts(structs.replace(found, problem=_describe_error(error)))
         return self.load()
+
+    def _select_stored(self) -> ReadFacts:
+        """Return the facts of the index only, without those of what is installed here."""
+        if not fact_store.select_facts(self.store, self.settings, self.host, self.knowledge).date:
+            return ReadFacts()
+        index = fact_store.identify_index(self.settings)
+        return self.store.indexes.get(index, ReadFacts())
+
+    def _save_facts(self, facts: ReadFacts) -> None:
+        index = fact_store.identify_index(self.settings)
+        self._save(structs.replace(self.store, indexes={**self.store.indexes, index: facts}))
 
     def _add_facts(self, facts: ReadFacts) -> Knowledge:
         if self._combined.read is not facts:
@@ -119,13 +133,24 @@ class FactReader:
     def _should_ask(self, facts: ReadFacts, max_age: timedelta | None) -> bool:
         recorded = datetime.fromisoformat(self.knowledge.date).replace(tzinfo=UTC)
         is_old = datetime.now(UTC) - recorded > timedelta(days=MAX_FACT_AGE_DAYS)
-        if self._find_new_cuda(facts) or (is_old and _is_older(facts.date, max_age)):
+        is_stale = _is_older(facts.date, max_age)
+        is_own_index = self.settings.torch.index != "auto"
+        if self._find_new_cuda(facts) or (is_stale and (is_old or is_own_index)):
             return True
         if not self._needs_release():
             return False
         if self.settings.torch.version == "auto":
-            return _is_older(facts.date, max_age) or self._has_newer_release(facts)
-        return self._is_new_release(facts, self.settings.torch.version)
+            return is_stale or (self._has_newer_release(facts) and not facts.problem)
+        version = self.settings.torch.version
+        is_incomplete = is_stale and bool(self._list_missing_libraries(facts, version))
+        return is_incomplete or self._is_new_release(facts, version)
+
+    def _list_missing_libraries(self, facts: ReadFacts, version: str) -> list[str]:
+        """Return the companions of a read release that the index did not have yet."""
+        if version not in facts.releases:
+            return []
+        needed = [one for one in _LIBRARIES if one in self.settings.companions]
+        return [one for one in needed if one not in facts.releases[version].get("companions", {})]
 
     def _needs_release(self) -> bool:
         """Return False for an existing torch and for a local tree, which no index has."""
@@ -156,6 +181,7 @@ class FactReader:
         """Return a requested CUDA release whose packages nobody has read, or ""."""
         toolkit, cuda = self.settings.toolkit, self.settings.toolkit.version
         is_installed = any(kit.release == cuda for kit in self.host.toolkits)
+        is_installed &= toolkit.provider != "pypi"
         if cuda == "auto" or is_installed or toolkit.provider in {"system", "path"}:
             return ""
         return cuda if self._is_new_cuda(facts, cuda) else ""
@@ -166,7 +192,8 @@ class FactReader:
         except KnowledgeError:
             return False
         is_packaged = kit.pypi or parse_major_minor(cuda)[0] < _FIRST_PACKAGED_MAJOR
-        return kit.origin.startswith("assumed") or not is_packaged
+        has_packages = cuda in facts.toolkits and "evidence" in facts.toolkits[cuda]
+        return not has_packages and (kit.origin.startswith("assumed") or not is_packaged)
 
     def _ask_index(self, facts: ReadFacts) -> Iterator[ReadFacts]:
         """Yield the facts with the releases on the index, then with each row that was read."""
@@ -181,12 +208,19 @@ class FactReader:
             cuda_versions=list_minor_releases(cuda_files),
             index=index.url,
             date=datetime.now(UTC).isoformat(timespec="seconds"),
-            releases=_drop_replaced(facts.releases, wheels),
+            problem="",
+            releases=self._add_libraries(index, _drop_replaced(facts.releases, wheels)),
         )
         yield facts
         is_auto = self.settings.torch.version == "auto"
         for version in self._list_new_releases(facts) if self._needs_release() else ():
-            if row := self._read_release(index, wheels, version):
+            try:
+                row = self._read_release(index, wheels, version)
+            except _READ_ERRORS as error:
+                facts = structs.replace(facts, problem=_describe_error(error))
+                yield facts
+                continue
+            if row:
                 facts = structs.replace(facts, releases={**facts.releases, version: row})
                 yield facts
             knowledge = self._add_facts(facts)
@@ -226,12 +260,17 @@ class FactReader:
         local = self.settings.torch.local
         rebuilds = [one for one in wheels if not local or f"+{local}-" in unquote(one.name)]
         row = read_release(index, rebuilds, version, platforms, self.host.python.minor)
-        for name in _LIBRARIES if row else ():
-            if row and name in self.settings.companions:
-                release = find_companion_release(index, name, version)
-                specifier = {name: f"=={release}"} if release else {}
-                row = row | {"companions": {**row.get("companions", {}), **specifier}}
-        return row
+        return self._add_libraries(index, {version: row})[version] if row else None
+
+    def _add_libraries(self, index: PackageIndex, releases: Mapping[str, Row]) -> dict[str, Row]:
+        """Return the rows with the torchvision and torchaudio of each that the profile needs."""
+        completed = dict(releases)
+        for (version, row), name in product(releases.items(), _LIBRARIES):
+            found = completed[version].get("companions", {})
+            is_missing = name in self.settings.companions and name not in found
+            if is_missing and (release := find_companion_release(index, name, version)):
+                completed[version] = row | {"companions": {**found, name: f"=={release}"}}
+        return completed
 
     def _list_new_cudas(self, facts: ReadFacts) -> Iterator[str]:
         """Yield the CUDA releases to read from the index.
@@ -243,17 +282,21 @@ class FactReader:
         candidates = [self._find_new_cuda(facts)]
         settings = resolve_torch_version(self.settings, self.host, knowledge)
         release = knowledge.read_releases.get(settings.torch.version)
-        if release and self.settings.toolkit.version == "auto":
-            candidates.append(release.pypi_cuda)
         try:
             targets, _ = find_targets(self.settings, self.host, knowledge)
         except SettingsError:
             targets = ()
+        if release and targets and self.settings.toolkit.version == "auto":
+            candidates.append(release.pypi_cuda)
         if facts.cuda_versions and select_compiled_targets(knowledge, targets).notes:
             candidates.append(facts.cuda_versions[-1])
         for cuda in dict.fromkeys(candidates):
             if cuda in facts.cuda_versions and self._is_new_cuda(facts, cuda):
                 yield cuda
+
+
+def _describe_error(error: Exception) -> str:
+    return str(getattr(error, "message", error))
 
 
 def read_installed_release(torch: InstalledTorch) -> Row:
@@ -274,17 +317,13 @@ def _is_older(date: str, max_age: timedelta | None) -> bool:
 
 
 def _drop_replaced(releases: Mapping[str, Row], wheels: Iterable[IndexFile]) -> dict[str, Row]:
-    """Return the rows whose wheel is still on the index, with the same sha256."""
-    published = {(file.name, file.sha256) for file in wheels}
+    """Return the rows whose wheel is still on the index, with the same sha256 and size."""
+    published = {(file.name, file.sha256, file.size) for file in wheels}
     return {
         version: row
         for version, row in releases.items()
-        if all((one["file"], one["sha256"]) in published for one in row.get("evidence", ()))
+        if all(
+            (one["file"], one["sha256"], one.get("size", 0)) in published
+            for one in row.get("evidence", ())
+        )
     }
-
-
-def _select_published(facts: ReadFacts) -> ReadFacts:
-    """Return the facts without the rows of what is installed here: these have no evidence."""
-    releases = {name: row for name, row in facts.releases.items() if "evidence" in row}
-    toolkits = {name: row for name, row in facts.toolkits.items() if "evidence" in row}
-    return structs.replace(facts, releases=releases, toolkits=toolkits)

@@ -118,16 +118,21 @@ def resolve_strategy(
 def _list_fact_origins(knowledge: Knowledge, choice: Resolution) -> Iterator[str]:
     """Yield where the facts about torch and the toolkit come from, unless they are recorded."""
     read = knowledge.read
-    reason = f"{read.index} does not have it" if read.versions else "the index was not asked"
-    reason = read.problem or reason
+    published = {*read.versions, *read.cuda_versions}
+
+    def find_reason(version: str) -> str:
+        if read.versions and version not in published:
+            return f"{read.index} does not have it"
+        return read.problem or "the index was not asked"
+
     with suppress(KnowledgeError):
         release = torch_releases.find_release(knowledge, choice.torch)
-        why = "it is a pre-release" if release.channel else reason
+        why = "it is a pre-release" if release.channel else find_reason(release.patch)
         yield from _label_origin(f"torch {choice.torch}", release.origin, why)
     if cuda := choice.toolkit.version:
         with suppress(KnowledgeError):
             kit = cuda_toolkits.find_toolkit(knowledge, cuda)
-            yield from _label_origin(f"CUDA {cuda}", kit.origin, reason)
+            yield from _label_origin(f"CUDA {cuda}", kit.origin, find_reason(cuda))
 
 
 def _label_origin(subject: str, origin: str, why: str) -> Iterator[str]:
@@ -182,8 +187,12 @@ def list_versions(settings: Settings, knowledge: Knowledge) -> list[str]:
     recorded = {patch for release in releases for patch in (release.patch, *release.patches)}
     is_own_index = settings.torch.index != "auto" and knowledge.read_releases
     known = {*knowledge.read_releases} | (set() if is_own_index else recorded)
-    published = known & {*knowledge.read.versions} or known
-    return sorted(published, key=parse_version_numbers, reverse=True)
+    oldest = parse_version_numbers(next(iter(knowledge.releases)))
+    published = [one for one in knowledge.read.versions if parse_version_numbers(one) >= oldest]
+    candidates = [one for one in known if not find_release_channel(one)]
+    if published:
+        candidates = [one for one in candidates if one in published] or published[-1:]
+    return sorted(candidates or recorded, key=parse_version_numbers, reverse=True)
 
 
 def _resolve_optional_toolkit(
@@ -252,6 +261,8 @@ def _find_prebuilt_torch(
     platform = (host.system, host.machine, requested_cuda, host.python.version)
     _require_published_release(knowledge, version)
     with convert_errors("torch.version", UnsatisfiableError):
+        release = torch_releases.find_release(knowledge, version)
+        _require_read_code(knowledge, release, () if release.has_cuda else targets, host)
         wheel = torch_releases.select_official_wheel(knowledge, version, targets, *platform)
     if wheel is None:
         reason = torch_releases.explain_missing_wheel(knowledge, version, targets, *platform)
@@ -288,6 +299,8 @@ def _list_missing_archs(
     knowledge: Knowledge, release: Release, targets: tuple[Arch, ...], host: Host
 ) -> list[Arch]:
     """Return the targets that the wheel of a release has no code for, [] if it was not read."""
+    if not release.has_cuda:
+        return list(targets)
     if not release.origin.startswith("read"):
         return []
     platform = (host.system, host.machine, release.pypi_cuda)

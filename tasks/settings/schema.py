@@ -248,9 +248,9 @@ class Torch(Section, frozen=True):
     `python` already has; `auto` is prebuilt where an official wheel holds code for every target,
     else source."""
     version: Annotated[str, Meta(pattern=values.RELEASE_PATTERN)] = "auto"
-    """The release without a local part ("2.15.0"). `auto` is the release in torchyard.lock, else
-    the version of the tree in `source.path`, else the newest release that the package index has
-    with code for every target."""
+    """The release without a local part ("2.15.0"). `auto` is the version of the tree in
+    `source.path`, else the release in torchyard.lock, else the newest release that the package
+    index has with code for every target."""
     index: values.UserPath = "auto"
     """Package index for a prebuilt torch: a URL or a folder of wheels; `auto`: one that has it."""
     local: Annotated[str, Meta(pattern=values.LOCAL_PART_PATTERN)] | None = None

@@ -4,12 +4,14 @@ The file is build/.facts.json of the checkout. It has the facts of each index, a
 toolkits and torches that are installed.
 """
 
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct, structs
 
-from tasks.core.errors import redact_secrets
+from tasks.core.errors import KnowledgeError, redact_secrets
 from tasks.core.model import FACT_STORE_PATH, Host, InstalledToolkit, InstalledTorch
 from tasks.knowledge import Knowledge
 from tasks.knowledge.mirrors import apply_index_mirror, collect_mirror_replacements
@@ -26,13 +28,15 @@ _FORMAT = 1
 class FactStore(Struct, frozen=True):
     """The content of the store: facts by index, and rows of what is installed.
 
-    The keys are from `identify_index`, `identify_toolkit` and `identify_torch`.
+    The keys are from `identify_index`, `identify_toolkit` and `identify_torch`. `built` has the
+    torch release of the last build by profile, if torch.version is `auto`.
     """
 
     format: int = _FORMAT
     indexes: dict[str, ReadFacts] = {}
     toolkits: dict[str, Row] = {}
     torches: dict[str, Row] = {}
+    built: dict[str, str] = {}
 
 
 def read_store(root: Path) -> FactStore:
@@ -51,35 +55,61 @@ def write_store(root: Path, store: FactStore) -> None:
     files.write_atomic(path, msgspec.json.encode(store))
 
 
+def record_release(root: Path, profile: str, release: str) -> None:
+    """Store the torch release that `auto` means in a build of the profile."""
+    store = read_store(root)
+    if store.built.get(profile) != release:
+        write_store(root, structs.replace(store, built={**store.built, profile: release}))
+
+
 def select_facts(
     store: FactStore, settings: Settings, host: Host, knowledge: Knowledge
 ) -> ReadFacts:
-    """Return the stored facts of the profile's index, and of what is installed on this host."""
+    """Return the stored facts of the profile's index, and of what is installed on this host.
+
+    Facts that the knowledge cannot use, of a damaged file, are left out.
+    """
     if not (store.indexes or store.toolkits or store.torches):
         return ReadFacts()
-    facts = store.indexes.get(identify_index(settings, knowledge), ReadFacts())
+    facts = store.indexes.get(identify_index(settings), ReadFacts())
     releases, toolkits = dict(facts.releases), dict(facts.toolkits)
     torch = host.python.torch if settings.torch.strategy == "existing" else None
     if torch and (row := store.torches.get(identify_torch(torch))):
         releases[remove_local_part(torch.version)] = row
     for kit in list_new_toolkits(host, knowledge):
         if row := store.toolkits.get(identify_toolkit(kit)):
-            toolkits[kit.release] = row
-    return structs.replace(facts, releases=releases, toolkits=toolkits)
+            toolkits[kit.release] = {**toolkits.get(kit.release, {}), **row}
+    found = structs.replace(facts, releases=releases, toolkits=toolkits)
+    return found if _is_usable(found, knowledge) else ReadFacts()
+
+
+def _is_usable(facts: ReadFacts, knowledge: Knowledge) -> bool:
+    known = replace(knowledge, read=facts)
+    try:
+        is_dated = not facts.date or datetime.fromisoformat(facts.date).tzinfo is not None
+        return is_dated and bool(known.releases and known.toolkits)
+    except (KnowledgeError, TypeError, ValueError, KeyError, AttributeError):
+        return False
 
 
 def find_torch_index(settings: Settings, knowledge: Knowledge) -> str:
     """Return the URL or folder of the index to ask about torch, with the mirrors applied."""
-    index = settings.torch.index
-    place = find_default_index() if index == "auto" else index
     presets = collect_mirror_replacements(settings.mirrors, knowledge)
-    return apply_index_mirror(place, {**presets, **settings.source.mirrors})
+    return apply_index_mirror(_find_place(settings), {**presets, **settings.source.mirrors})
 
 
-def identify_index(settings: Settings, knowledge: Knowledge) -> str:
-    """Return the index without passwords, and the local version in torch.local."""
-    place = redact_secrets(find_torch_index(settings, knowledge))
+def identify_index(settings: Settings) -> str:
+    """Return the index without passwords, and the local version in torch.local.
+
+    A mirror has the files of its index, and so the same facts.
+    """
+    place = redact_secrets(_find_place(settings))
     return f"{place} {settings.torch.local}" if settings.torch.local else place
+
+
+def _find_place(settings: Settings) -> str:
+    index = settings.torch.index
+    return find_default_index() if index == "auto" else index
 
 
 def identify_torch(torch: InstalledTorch) -> str:

@@ -61,11 +61,15 @@ def test_a_build_makes_good_what_passes_and_keeps_what_was_there_where_it_lasts(
     index: int, tmp_path: Path
 ) -> None:
     yard = Yard(tmp_path / "yard")
-    with wire(index, Fault("corrupt", BIG // 2), Fault("drop", BIG // 2)) as line:
+    with wire(index) as line:
         url = f"http://127.0.0.1:{line.port}/simple"
         settings = {"strategy": "prebuilt", "index": url}
-        yard.profile(target={"gpus": []}, torch={**settings, "version": "2.15.0"})
         env = {**PATIENCE, "PIP_INDEX_URL": url}
+        for version in ("2.15.1", "2.15.0"):  # what the plan needs to know is read before
+            yard.profile(target={"gpus": []}, torch={**settings, "version": version})
+            code, said = yard.doit("explain", env=env)
+            assert code == 0, said
+        line.faults += [Fault("corrupt", BIG // 2), Fault("drop", BIG // 2)]
         code, said = yard.doit("wheel", env=env)
         assert (code, line.met) == (0, 2), said
         assert "fetch torch==2.15.0: the file has another sha256; trying again in" in said, said

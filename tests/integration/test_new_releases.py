@@ -243,7 +243,16 @@ def test_new_release_is_built_validated_and_locked(
         page = next(yard.build.rglob("*.html")).read_text(encoding="utf-8")
         assert READ_WHEEL in page
         futureindex.torch_wheel(own, newer, CUDA, [120])
-        (yard.folder / "build" / ".facts.json").unlink()
+        store = yard.folder / "build" / ".facts.json"
+        store.write_text(
+            re.sub(r'"date":"\d{4}', '"date":"2020', store.read_text("utf-8")), "utf-8"
+        )
+        unlocked = {**index.env, "TORCHYARD__LOCK": "false"}
+        assert f"torch {newer}" in " ".join(yard.doit("explain", env=unlocked)[1].split())
+        code, out = yard.doit("validate", env=unlocked)
+        assert (code, f"torch {NEXT_TORCH}" in out) == (0, True), "validate takes what was built"
+        assert yard.doit("lock", "--check", env=unlocked)[0] == 0
+        store.unlink()
         code, out = yard.doit("build", env=index.env)
         assert code == 0, out
         assert "Up to date" in out

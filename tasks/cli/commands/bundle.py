@@ -81,6 +81,7 @@ def _collect_bundle(
         torchyard=__version__,
         profile=profile,
         python=section.python,
+        release=section.release,
         platform=section.platform,
         repositories=repositories,
         archives=dict(_collect_archives(finished, folder)),

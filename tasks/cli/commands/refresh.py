@@ -118,7 +118,7 @@ def _read_code(index: PackageIndex, file: IndexFile) -> MachineCode:
 
 
 def _read_toolkit(version: str, members: Mapping[str, bytes]) -> Row:
-    """Write the compiler of a toolkit to a temporary folder, and return what its programs say."""
+    """Write the compiler of a toolkit to a temporary folder, and return its row."""
     with TemporaryDirectory(prefix="torchyard-") as folder:
         for name, content in members.items():
             is_header = fnmatchcase(name, HOST_CONFIG_MEMBER)

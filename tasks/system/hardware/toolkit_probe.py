@@ -22,7 +22,7 @@ from tasks.knowledge.toolkit_facts import (
 )
 from tasks.knowledge.torch_releases import normalize_machine
 from tasks.knowledge.versions import format_major_minor
-from tasks.knowledge.wheel_facts import METADATA_MEMBER
+from tasks.knowledge.wheel_facts import METADATA_MEMBER, list_wheel_pythons
 from tasks.system import shell
 from tasks.system.hardware.toolchain import build_nvcc_path
 
@@ -33,9 +33,10 @@ _PROGRAM_TIMEOUT = 60.0  # seconds
 
 
 def read_installed_toolkit(kit: InstalledToolkit) -> Row:
-    """Return the row of an installed toolkit, {} if its programs tell nothing."""
+    """Return the row of an installed toolkit, {} if its programs cannot run."""
     home = Path(kit.home)
-    headers = home.glob("**/crt/host_config.h")  # include, or targets/x86_64-linux/include
+    folders = (home / "include", *home.glob("targets/*/include"))
+    headers = (folder / "crt" / "host_config.h" for folder in folders)
     header = next((path for path in headers if path.is_file()), None)
     text = header.read_text(encoding="utf-8", errors="replace") if header else ""
     row = _ask_programs(kit.version, Path(build_nvcc_path(kit.home)), text)
@@ -86,7 +87,8 @@ def read_published_toolkit(
     if not releases:
         return {}
     file = select_files(files, releases[-1])[0]
-    metadata, _ = parse_email(next(iter(index.read_members(file, [METADATA_MEMBER]).values())))
+    members = index.read_members(file, [METADATA_MEMBER])
+    metadata, _ = parse_email(next(iter(members.values()), b""))
     pins = dict(_list_pins(metadata.get("requires_dist", [])))
     platform = (host.system, normalize_machine(host.machine))
     row: Row = {}
@@ -95,15 +97,16 @@ def read_published_toolkit(
         header = ""
         for package in COMPILER_PACKAGES:
             wheels = select_files(index.list_files(package), pins.get(package, ""))
-            if wheel := choose_wheel(wheels, [platform], host.python.minor):
+            wheel = choose_wheel(wheels, [platform], host.python.minor)
+            if wheel and platform in list_wheel_pythons([wheel.name]):
                 header = _unpack_compiler(index, wheel, Path(folder)) or header
                 version = pins[package]
                 evidence.append({"file": wheel.name, "version": version, "sha256": wheel.sha256})
         nvcc = Path(folder, "nvcc.exe" if host.system == "windows" else "nvcc")
-        if nvcc.is_file():
+        if has_compiler := nvcc.is_file():
             row = _ask_programs(pins[COMPILER_PACKAGES[0]], nvcc, header)
     extras = metadata.get("provides_extra", [])
-    published = {"pypi": "sm" in row, "pypi_cuobjdump": _CUOBJDUMP_EXTRA in extras}
+    published = {"pypi": has_compiler, "pypi_cuobjdump": _CUOBJDUMP_EXTRA in extras}
     origin = f"read from the packages of cuda-toolkit {releases[-1]}"
     status = f"verified: {origin}"
     return {**row, **published, "origin": origin, "status": status, "evidence": evidence}

@@ -101,7 +101,9 @@ def test_row_has_only_the_keys_that_could_be_read() -> None:
         "status": f"verified: {file.name}",
     }
     cpu = build_release_row({"cuda": None, "cxx_std": 20, "local": "cpu"}, [file], file)
-    assert cpu == {"pypi_pythons": pythons, "cxx_std": 20, "status": f"verified: {file.name}"}
+    status = f"verified: {file.name}"
+    expected = {"pypi_pythons": pythons, "cxx_std": 20, "status": status, "has_cuda": False}
+    assert cpu == expected
 
 
 def test_row_of_a_wheel_has_the_code_of_each_cuda() -> None:
@@ -166,10 +168,16 @@ def test_release_is_read_from_its_wheel_with_evidence() -> None:
     (digest,) = (file.sha256 for file in listed if file.name == name)
     assert index.read == [name]
     assert row["origin"] == f"read from the wheel {name} (sha256 {digest[:12]}…)"
-    assert row["evidence"] == [{"file": name, "version": "2.16.0", "sha256": digest}]
+    proof = {"file": name, "version": "2.16.0", "sha256": digest, "size": 0}
+    assert row["evidence"] == [proof]
     assert (row["pypi_cuda"], row["requires_python"]) == ("13.2", ">=3.11")
     assert row["pypi_pythons"] == {"linux x86_64": ["3.11", "3.12"]}
     assert read_release(index, listed, "2.17.0", [LINUX], "3.12") is None
+
+
+def test_wheel_without_the_files_of_torch_is_no_release() -> None:
+    index = MemoryIndex({"torch": {torch("2.16.0"): {"torch/nothing.py": ""}}})
+    assert read_release(index, index.list_files("torch"), "2.16.0", [LINUX], "3.12") is None
 
 
 def test_wheel_that_cannot_be_read_is_an_error() -> None:

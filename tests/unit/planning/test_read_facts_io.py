@@ -219,8 +219,20 @@ def test_auto_asks_once_a_day(stand: Stand) -> None:
 @pytest.mark.parametrize("asked", [torch("auto"), torch(NEXT_TORCH)])
 def test_index_that_does_not_answer_is_a_problem(stand: Stand, asked: dict[str, Any]) -> None:
     stand.index.problem = "the index does not answer"
-    assert stand.update(**asked) == ReadFacts(problem="the index does not answer")
-    assert not (stand.root / FACT_STORE_PATH).exists()
+    facts = ReadFacts(problem="the index does not answer")
+    assert stand.update(**asked) == facts
+    assert stand.open(**asked).load() == facts, "commands that do not ask know the reason"
+
+
+def test_wheel_that_cannot_be_read_is_passed_over(stand: Stand) -> None:
+    stand.publish(torch_wheels(NEWEST, NEXT_TORCH, LATER_TORCH))
+    stand.index.unreadable = [name_wheel("torch", LATER_TORCH)]
+    facts = stand.update()
+    assert [*facts.releases] == [NEXT_TORCH]
+    assert facts.problem.endswith("cannot be read")
+    stand.take_requests()
+    stand.update()
+    assert stand.take_requests() == ([], []), "it is tried again after a day"
 
 
 def test_stored_facts_are_used_if_the_index_does_not_answer(stand: Stand) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from tasks.core.model import FACT_STORE_PATH, InstalledToolkit, InstalledTorch
 from tasks.knowledge.read_facts import ReadFacts, Row
@@ -92,7 +93,8 @@ def test_folder_in_place_of_the_file_counts_as_empty(tmp_path: Path) -> None:
 def test_facts_are_those_of_the_index_of_the_profile(asked: dict[str, Any], place: str) -> None:
     profile = parse_settings(asked)
     assert fact_store.find_torch_index(profile, KNOWLEDGE) == place
-    store = FactStore(indexes={place: FACTS})
+    original = PYPI if "mirrors" in str(asked) else place  # a mirror has the same facts
+    store = FactStore(indexes={original: FACTS})
     assert fact_store.select_facts(store, profile, HOST, KNOWLEDGE) == FACTS
     other = FactStore(indexes={"https://other/simple": FACTS})
     assert fact_store.select_facts(other, profile, HOST, KNOWLEDGE) == ReadFacts()
@@ -102,7 +104,7 @@ def test_facts_are_those_of_the_index_of_the_profile(asked: dict[str, Any], plac
 def test_index_is_named_without_its_password() -> None:
     profile = settings(index="https://me:hunter2@h/simple")
     assert fact_store.find_torch_index(profile, KNOWLEDGE) == "https://me:hunter2@h/simple"
-    assert fact_store.identify_index(profile, KNOWLEDGE) == "https://***@h/simple"
+    assert fact_store.identify_index(profile) == "https://***@h/simple"
     store = FactStore(indexes={"https://***@h/simple": FACTS})
     assert fact_store.select_facts(store, profile, HOST, KNOWLEDGE) == FACTS
 
@@ -118,12 +120,27 @@ def test_toolkit_has_its_row_until_its_nvcc_changes(tmp_path: Path) -> None:
     def select() -> Row:
         return fact_store.select_facts(store, settings(), host, KNOWLEDGE).toolkits[NEXT_CUDA]
 
-    assert select() == KIT_ROW
+    assert select() == {"pypi": True, **KIT_ROW}
     os.utime(nvcc, ns=(1, 1))
     assert select() == {"pypi": True}, "that of the index"
     assert fact_store.identify_toolkit(kit) == f"{tmp_path} {NEXT_CUDA}.20 4:1"
     nvcc.unlink()
     assert fact_store.identify_toolkit(kit) == f"{tmp_path} {NEXT_CUDA}.20 gone"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"date": "2026-11-26"},
+        {"date": "x"},
+        {"releases": {NEXT_TORCH: {"cxx_std": "x"}}},
+        {"releases": {"junk": {}}},
+        {"toolkits": {NEXT_CUDA: {"sm": 5}}},
+    ],
+)
+def test_facts_that_cannot_be_used_are_left_out(damage: dict[str, Any]) -> None:
+    store = FactStore(indexes={PYPI: structs.replace(FACTS, **damage)})
+    assert fact_store.select_facts(store, settings(), HOST, KNOWLEDGE) == ReadFacts()
 
 
 def test_row_of_a_toolkit_of_another_version_is_not_used(tmp_path: Path) -> None:
