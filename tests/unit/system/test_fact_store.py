@@ -121,9 +121,9 @@ def test_toolkit_has_its_row_until_its_nvcc_changes(tmp_path: Path) -> None:
         return fact_store.select_facts(store, settings(), host, KNOWLEDGE).toolkits[NEXT_CUDA]
 
     assert select() == {"pypi": True, **KIT_ROW}
-    os.utime(nvcc, ns=(1, 1))
+    os.utime(nvcc, ns=(10**9, 10**9))
     assert select() == {"pypi": True}, "that of the index"
-    assert fact_store.identify_toolkit(kit) == f"{tmp_path} {NEXT_CUDA}.20 4:1"
+    assert fact_store.identify_toolkit(kit) == f"{tmp_path} {NEXT_CUDA}.20 4:1000000000"
     nvcc.unlink()
     assert fact_store.identify_toolkit(kit) == f"{tmp_path} {NEXT_CUDA}.20 gone"
 
