@@ -152,7 +152,7 @@ def _complete_facts(
         read = reader.update(daily=ask == "daily")
     else:
         read = fact_store.select_facts(store, settings, host, knowledge)
-    knowledge = replace(knowledge, read=read)
+    knowledge = knowledge.add_read_facts(read)
     if settings.torch.version == "auto":
         settings = resolve_torch_version(settings, host, knowledge)
         source = knowledge.read.index if knowledge.read.versions else "the recorded facts"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -222,6 +222,12 @@ class Knowledge:
     folder_rules = _list("buildfolder", "rules", facts.FolderRule)  # the first match decides
     failures = _list("failures", "failures", facts.Failure)  # the first that matches is the cause
     mirrors = _table("mirrors", "presets", MirrorFact)
+
+    def add_read_facts(self, read: ReadFacts) -> Knowledge:
+        """Return the knowledge with these facts in place of `read`, without parsing files again."""
+        knowledge = replace(self, read=read)
+        knowledge._parsed_files.update(self._parsed_files)
+        return knowledge
 
     @cached_property
     def gpus(self) -> tuple[facts.GpuFact, ...]:

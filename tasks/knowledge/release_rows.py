@@ -92,7 +92,7 @@ def build_release_row(facts: Mapping[str, Any], files: Sequence[IndexFile], file
     status = f"verified: {file.name}"
     row |= {"has_cuda": False} if "cuda" in facts and facts["cuda"] is None else {}
     if cuda := facts.get("cuda"):
-        row["pypi_cuda"] = ".".join(cuda.split(".")[:2])
+        row["pypi_cuda"] = format_major_minor(cuda)
         row |= {
             name: {row["pypi_cuda"]: facts[name]} for name in ("cudnn", "nccl") if name in facts
         }
@@ -148,8 +148,7 @@ def read_release(
     digest = f" (sha256 {file.sha256[:12]}…)" if file.sha256 else ""
     origin = {"origin": f"read from the wheel {file.name}{digest}"}
     proof = {"file": file.name, "version": release, "sha256": file.sha256, "size": file.size}
-    evidence = [proof]
-    return {**build_release_row(facts, wheels, file), **origin, "evidence": evidence}
+    return {**build_release_row(facts, wheels, file), **origin, "evidence": [proof]}
 
 
 def find_companion_release(index: PackageIndex, name: str, torch: str) -> str:

@@ -7,7 +7,7 @@ torch.index is set, if a companion package was missing, or if the recorded facts
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -102,7 +102,7 @@ class FactReader:
 
     def _add_facts(self, facts: ReadFacts) -> Knowledge:
         if self._combined.read is not facts:
-            self._combined = replace(self.knowledge, read=facts)
+            self._combined = self.knowledge.add_read_facts(facts)
         return self._combined
 
     def _save(self, store: FactStore) -> None:

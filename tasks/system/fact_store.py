@@ -4,7 +4,6 @@ The file is build/.facts.json of the checkout. It has the facts of each index, a
 toolkits and torches that are installed.
 """
 
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -84,10 +83,11 @@ def select_facts(
 
 
 def _is_usable(facts: ReadFacts, knowledge: Knowledge) -> bool:
-    known = replace(knowledge, read=facts)
+    known = knowledge.add_read_facts(facts)
     try:
         is_dated = not facts.date or datetime.fromisoformat(facts.date).tzinfo is not None
-        return is_dated and bool(known.releases and known.toolkits)
+        has_rows = bool(facts.releases or facts.toolkits)
+        return is_dated and (not has_rows or bool(known.releases and known.toolkits))
     except (KnowledgeError, TypeError, ValueError, KeyError, AttributeError):
         return False
 
