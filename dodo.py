@@ -26,14 +26,15 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 from tasks.cli.session import open_session
 from tasks.core.errors import TorchyardError
-from tasks.system.profile_hint import read_default_profile
+from tasks.system.find_project import open_checkout
+from tasks.system.invocation import read_default_profile
 from tasks.system.screen import format_for_stderr
 
 _ROOT = Path(__file__).resolve().parent
 _PROFILE = get_var("profile", read_default_profile())
 
 try:
-    _SETUP = open_session(_ROOT, _PROFILE, os.environ, sys.argv[1:])
+    _SETUP = open_session(open_checkout(_ROOT), _PROFILE, os.environ, sys.argv[1:])
 except TorchyardError as error:
     raise InvalidDodoFile(format_for_stderr(str(error), len("ERROR: "))) from None
 

@@ -17,10 +17,11 @@ from tasks.cli.help_pages import DOIT_COMMANDS, CommandPage
 from tasks.cli.help_text import HELP_PAGES
 from tasks.cli.running.execute import Session
 from tasks.core.errors import SettingsError, TorchyardError
+from tasks.core.project import Project
 from tasks.core.text_formatting import find_nearest_word, format_did_you_mean
 from tasks.system import screen
 from tasks.system.console import Console
-from tasks.system.profile_hint import add_profile_argument, read_default_profile
+from tasks.system.invocation import add_profile_argument, read_default_profile
 
 
 def show_task_list(
@@ -129,7 +130,7 @@ def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str],
 
     screen.configure_stream(sys.stderr)
     names = tuple(task.name for task in tasks)
-    line = CommandLine(tuple(words), names, list_profiles(Path("config")))
+    line = CommandLine(tuple(words), names, list_profiles(Project.of_checkout(Path.cwd())))
     cause, stray = error.__context__, None
     if isinstance(error, InvalidCommand):
         unknown = (one for one in rest if not one.startswith("-") and one not in line.names)

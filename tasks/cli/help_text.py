@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tasks.cli import help_pages
-from tasks.core.model import compute_build_folder
+from tasks.core.project import Project
 from tasks.core.text_layout import format_labeled_lines, measure_columns, wrap_text
 
 _PAGE_KEY_WIDTH, _PAGE_INDENT, _COLUMN_GAP = 11, 2, 2
@@ -75,7 +75,8 @@ def _render_command_page(one: help_pages.CommandPage, columns: int, profile: str
 
 
 def _fill_profile(profile: str, text: str) -> str:
-    return text.replace("build/PROFILE", compute_build_folder(PurePosixPath(), profile).as_posix())
+    folder = Project.of_checkout(PurePosixPath()).compute_build_folder(profile)
+    return text.replace("build/PROFILE", folder.as_posix())
 
 
 def _render_pairs(pairs: Sequence[tuple[str, str]], columns: int) -> Iterator[str]:

@@ -17,9 +17,9 @@ from tasks.cli.running.doit_tasks import DoitTask, generate_stage_tasks, resolve
 from tasks.cli.running.execute import Session, StageAction, run_command_action
 from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.model import STAGE_VERBS, Host, Json, Stage
+from tasks.core.project import LOCK_NAME, Project
 from tasks.knowledge import Knowledge
 from tasks.knowledge.knowledge_files_io import load_knowledge
-from tasks.lock import LOCK_NAME
 from tasks.lock.opened_profile_io import (
     Profile,
     SelectedProfile,
@@ -44,7 +44,7 @@ from tasks.stages.source.source_checks_io import (
 from tasks.system import fact_store
 from tasks.system.console import Console
 from tasks.system.hardware import host_probe
-from tasks.system.profile_hint import add_profile_to_errors
+from tasks.system.invocation import add_profile_to_errors
 from tasks.system.screen import configure_stream
 
 
@@ -99,7 +99,7 @@ HostReader = Callable[[host_probe.HostQuery, PurePath], Host]
 
 
 def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one for init
-    root: Path,
+    project: Project,
     profile: str,
     environ: Mapping[str, str],
     knowledge: Knowledge | None = None,
@@ -110,20 +110,21 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
     """Load the settings of a profile and make its plan. Raises `TorchyardError` if this fails.
 
     `host_of` returns the facts of this machine. If `local` is not None, it is used in place of the
-    content of config/local.yaml. `ask` says when the package index may be asked for facts that are
-    not recorded: `missing` if a fact is missing, `daily` also if the stored answer is old.
+    content of the project's settings file. `ask` says when the package index may be asked for facts
+    that are not recorded: `missing` if a fact is missing, `daily` also if the stored answer is old.
     """
-    loaded = load_settings(root / "config", profile, environ, local)
+    loaded = load_settings(project, profile, environ, local)
+    root = Path(project.root)
     with add_setting_location(loaded):
         check_source_settings(loaded.settings, root)
         loaded = apply_tree_version(loaded, root)
         settings = loaded.settings
-        layout = build_layout(root, loaded.profile, settings)
-        check_extensions(settings, root)
+        layout = build_layout(project, loaded.profile, settings)
+        check_extensions(settings, project)
         query = host_probe.HostQuery(settings.python, settings.toolkit.path)
         host = host_of(query, layout.build / "host.json")
-        facts = knowledge or load_knowledge(root / "config" / "knowledge")
-        loaded, facts, source = _complete_facts(loaded, root, host, facts, ask)
+        facts = knowledge or load_knowledge(Path(project.config, "knowledge"))
+        loaded, facts, source = _complete_facts(loaded, project, host, facts, ask)
         settings = loaded.settings
         resolution, plan = make_plan(settings, host, facts, layout)
         unused = list_unused_setting_warnings(loaded, host, resolution)
@@ -135,20 +136,21 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
 
 
 def _complete_facts(
-    loaded: LoadedSettings, root: Path, host: Host, knowledge: Knowledge, ask: AskMode
+    loaded: LoadedSettings, project: Project, host: Host, knowledge: Knowledge, ask: AskMode
 ) -> tuple[LoadedSettings, Knowledge, str]:
     """Return the settings with a torch release, and the knowledge with the facts that were read.
 
     The text says who chose the release, "" if torch.version is not `auto` or not used.
     """
-    settings, store, source = loaded.settings, fact_store.read_store(root), ""
+    outputs = Path(project.outputs)
+    settings, store, source = loaded.settings, fact_store.read_store(outputs), ""
     if settings.torch.version == "auto":
-        release, source = _find_chosen_release(loaded, root, store, ask)
+        release, source = _find_chosen_release(loaded, project, store, ask)
         settings = _set_version(settings, release) if release else settings
     if ask != "never":
         from tasks.planning.read_facts_io import FactReader  # noqa: PLC0415 - not needed to list tasks
 
-        reader = FactReader(root, settings, host, knowledge)
+        reader = FactReader(outputs, settings, host, knowledge)
         read = reader.update(daily=ask == "daily")
     else:
         read = fact_store.select_facts(store, settings, host, knowledge)
@@ -163,19 +165,21 @@ def _complete_facts(
 
 
 def _find_chosen_release(
-    loaded: LoadedSettings, root: Path, store: fact_store.FactStore, ask: AskMode
+    loaded: LoadedSettings, project: Project, store: fact_store.FactStore, ask: AskMode
 ) -> tuple[str, str]:
     """Return the release that `auto` has meant, and who chose it; ("", "") if nobody did.
 
     Only a build may choose another release than the last build.
     """
     settings, profile = loaded.settings, loaded.profile
-    if locked := find_locked_release(settings, root, profile):
+    if locked := find_locked_release(settings, project, profile):
         return locked, LOCK_NAME
     if settings.offline:
         from tasks.lock import bundle_archive_io  # noqa: PLC0415 - most have no bundle
 
-        return bundle_archive_io.read_bundle(root / settings.offline).release, "the bundle"
+        return bundle_archive_io.read_bundle(
+            Path(project.root, settings.offline)
+        ).release, "the bundle"
     built = store.built.get(profile, "") if ask != "daily" else ""
     return (built, "the last build") if built else ("", "")
 
@@ -212,16 +216,16 @@ class DoitSetup:
 
 
 def open_session(
-    root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]
+    project: Project, profile: str, environ: Mapping[str, str], argv: Sequence[str]
 ) -> DoitSetup:
     """Open a profile for doit. Raises `TorchyardError` if a requested task cannot run with it."""
     configure_stream(sys.stderr)  # doit writes load errors to stderr
     _reject_unknown_assignments(argv)
     try:
         with add_profile_to_errors(profile):
-            session, subject = _create_session(root, profile, environ, argv)
+            session, subject = _create_session(project, profile, environ, argv)
     except TorchyardError as error:
-        session, subject = None, SelectedProfile(root, profile, None, error)
+        session, subject = None, SelectedProfile(project, profile, None, error)
         can_run = argv[:1] == ["help"] or not _COMMANDS_FOR_BROKEN_PROFILE.isdisjoint(argv)
         if not can_run and not _is_matrix_lock(argv, subject):
             raise
@@ -236,7 +240,7 @@ def open_session(
     config = {
         "default_tasks": ["build"],
         "backend": "sqlite3",
-        "dep_file": str(root / build_database_name(profile)),
+        "dep_file": str(project.outputs / build_database_name(profile)),
         "reporter": build_reporter_class(console, selected, close_run),
         "verbosity": 2,
         "continue": True,  # build the remaining extensions after one fails
@@ -272,11 +276,11 @@ def _reject_unknown_assignments(argv: Sequence[str]) -> None:
 
 
 def _create_session(
-    root: Path, profile: str, environ: Mapping[str, str], argv: Sequence[str]
+    project: Project, profile: str, environ: Mapping[str, str], argv: Sequence[str]
 ) -> tuple[Session, SelectedProfile]:
     runs = not _is_read_only_command(argv)
     host_of = partial(host_probe.read_host, run=runs)
-    opened = open_profile(root, profile, environ, host_of=host_of, ask=_find_ask_mode(argv))
+    opened = open_profile(project, profile, environ, host_of=host_of, ask=_find_ask_mode(argv))
     layout, settings = opened.layout, opened.loaded.settings
     if _needs_install_check(argv):
         from tasks.stages.install.target_interpreter_io import check_install_target  # noqa: PLC0415 - only for an installation
@@ -286,7 +290,7 @@ def _create_session(
             check_install_target(settings, layout, opened.choice, own_prefixes)
     console = Console(opened.plan, notices=lambda: _list_notices(opened, environ))
     console.profile = profile
-    subject = SelectedProfile(root, profile, opened)
+    subject = SelectedProfile(project, profile, opened)
     selected: set[str] = set()
 
     def run_gate() -> None:
@@ -329,7 +333,8 @@ def _pin_host_and_sources(opened: Profile, *, runs: bool) -> None:
         query = host_probe.HostQuery(settings.python, settings.toolkit.path)
         host_probe.write_host_pin(layout.build / "host.json", query, opened.host)
     if opened.release_source:
-        fact_store.record_release(Path(layout.root), layout.profile, opened.choice.torch)
+        outputs = Path(layout.project.outputs)
+        fact_store.record_release(outputs, layout.profile, opened.choice.torch)
     if opened.pinned_plan:
         activate_sources(settings, layout, opened.pinned_plan)
 

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from tasks.core.errors import KnowledgeError
+from tasks.core.project import Project
 
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
 System = Literal["linux", "windows", "macos"]
@@ -110,15 +111,6 @@ class Host:
     pinned: bool = False
 
 
-# The facts that this checkout has read from package indexes and toolkits, for all profiles
-FACT_STORE_PATH = "build/.facts.json"
-
-
-def compute_build_folder(root: PurePath, profile: str) -> PurePath:
-    """Return the build directory of a profile or of a matrix entry (`NAME@ENTRY`)."""
-    return root / "build" / profile.replace("@", ".")  # @ is special in package tools
-
-
 def _below(folder: str, path: str) -> cached_property[PurePath]:
     """Return a property of `Layout`: `path` in the folder of the property named `folder`."""
     return cached_property(lambda layout: getattr(layout, folder) / path)
@@ -126,9 +118,9 @@ def _below(folder: str, path: str) -> cached_property[PurePath]:
 
 @dataclass(frozen=True)
 class Layout:
-    """The absolute paths of a profile, all derived from the checkout and the profile name."""
+    """The absolute paths of a profile, all derived from the project and the profile name."""
 
-    root: PurePath
+    project: Project
     profile: str
     wheelhouse: PurePath
 
@@ -136,14 +128,21 @@ class Layout:
     overlay = _below("build", "overlay")  # build tools for an existing, unmodified interpreter
     logs = _below("build", "logs")  # one for each command
     abi_fingerprints = _below("build", "surfaces")  # of recent torches, to detect a changed ABI
-    jobserver = _below("root", "build/.jobs")  # shared by all builds of the checkout
-    config = _below("root", "config")  # settings, profiles and knowledge
-    templates = _below("root", "templates")  # Jinja templates, and the smoke extension
+
+    @property
+    def root(self) -> PurePath:
+        """Return the folder that relative paths in the settings start at."""
+        return self.project.root
 
     @property
     def build(self) -> PurePath:
         """Return the build directory of this profile. torchyard owns everything in it."""
-        return compute_build_folder(self.root, self.profile)
+        return self.project.compute_build_folder(self.profile)
+
+    @property
+    def jobserver(self) -> PurePath:
+        """Return the folder of the jobserver, which all builds of the user share."""
+        return self.project.cache / ".jobs"
 
     def compute_manifest_path(self, name: str) -> PurePath:
         """Return the path of a manifest; for `extensions:smoke`, `extensions/smoke.json`."""

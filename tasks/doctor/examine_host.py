@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
     from tasks.core.model import Host, Layout
+    from tasks.core.project import Project
     from tasks.doctor.check_result import CheckResult, Results
     from tasks.doctor.host_facts import HostFacts
     from tasks.knowledge import Knowledge
@@ -33,10 +34,11 @@ INDEX = "the package index"
 TREE = "PyTorch's tree"
 
 
-def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> ProbeRequest:
-    """Return the paths, programs and URLs to inspect; without a profile, only the checkout."""
+def build_probe_request(project: Project, host: Host, profile: Profile | None) -> ProbeRequest:
+    """Return the paths, programs and URLs to inspect; without a profile, only the project."""
     if profile is None:
-        return ProbeRequest(root, host, tuple((place, root) for place in ALL_PLACES[:-1]))
+        places = tuple((place, project.outputs) for place in ALL_PLACES[:-1])
+        return ProbeRequest(project, host, places)
     source = _find_source_job(profile)
     extensions = [stage.job for stage in profile.plan.find_stages("extensions")]
     layout, settings, choice = profile.layout, profile.loaded.settings, profile.choice
@@ -48,7 +50,7 @@ def build_probe_request(root: PurePath, host: Host, profile: Profile | None) -> 
     torch = choice.python.torch if choice.strategy == "existing" else None
     manifest, build = layout.compute_manifest_path("wheel"), settings.build
     return ProbeRequest(
-        root=root,
+        project=project,
         host=host,
         places=tuple(list_build_places(layout, own_tree or layout.build)),
         build=layout.build,

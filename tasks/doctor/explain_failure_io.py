@@ -24,7 +24,7 @@ from tasks.lock.opened_profile_io import Profile
 from tasks.planning.suggestions import format_wheel_alternatives
 from tasks.runlog import memory_monitor_io
 from tasks.system.hardware import capacity, operating_system
-from tasks.system.profile_hint import add_profile_argument
+from tasks.system.invocation import add_profile_argument
 
 _ARCH = re.compile(r"\b(?:compute|sm)_(\d{2,3})")
 _ARCH_SETTING = re.compile(r"arch|gencode|compute_|sm_\d", re.IGNORECASE)
@@ -206,7 +206,6 @@ def _read_compiler(stage: Stage, deps: PurePath) -> str:
         return ""
 
 
-_LOCAL_FILE = "config/local.yaml"
 _OLDEST_GCC = 9  # the oldest gcc-N to search for
 
 
@@ -215,15 +214,18 @@ def build_profile_placeholders(
 ) -> dict[str, str]:
     """Return the values for placeholders in remedies. `stage` and `facts` are `None` if unknown."""
     choice, layout, knowledge = profile.choice, profile.layout, profile.knowledge
-    build, settings_file = Path(layout.build), _LOCAL_FILE  # config/local.yaml if it is used
-    if not any(place.startswith(_LOCAL_FILE) for place in profile.loaded.origin.values()):
+    build, settings_file = Path(layout.build), layout.project.settings_name
+    is_used = any(place.startswith(settings_file) for place in profile.loaded.origin.values())
+    if layout.project.is_checkout and not is_used:
         settings_file = f"config/profiles/{layout.profile.partition('@')[0]}.yaml"
     jobs = facts.jobs or 0 if facts else 0
     safe_jobs = capacity.compute_safe_jobs()
     fewer = min(jobs // 2, safe_jobs) if jobs > 1 else safe_jobs // 2
     # Extensions must be set in the same file as now: a list in another file would replace it
     origin = profile.loaded.origin.get("extensions", "").partition(":")[0]
-    is_writable = origin.startswith(("config/profiles/", _LOCAL_FILE))
+    is_writable = origin == layout.project.settings_name or (
+        layout.project.is_checkout and origin.startswith("config/profiles/")
+    )
     scripts = "Scripts" if choice.system == "windows" else "bin"
     auto_fix = f"; build.auto_fix: true in {settings_file} does this automatically"
     candidates = {

@@ -41,7 +41,7 @@ def _list_written_places(request: ProbeRequest) -> Iterator[tuple[str, PurePath]
     yield from request.places
     if request.into and not (request.installed and is_accessible(request.installed)):
         with contextlib.suppress(TorchyardError):  # the install stage reports this error
-            python = target_interpreter_io.find_interpreter(request.into, request.root)
+            python = target_interpreter_io.find_interpreter(request.into, request.project.root)
             yield "install.into", python.parent.parent
     # docs.astral.sh/uv/concepts/cache; by default, compiler caches are next to uv's cache
     if sys.platform == "win32":
@@ -108,7 +108,7 @@ def find_leftovers(request: ProbeRequest) -> Iterator[Leftover]:
     build = Path(request.build) if request.build else None
     if build and is_accessible(build) and not files.is_owned(build) and has_content(build):
         yield Leftover("foreign", str(build))
-    build_root = Path(request.root) / "build"
+    build_root = Path(request.project.outputs) / "build"
     for folder in sorted(build_root.iterdir()) if build_root.is_dir() else ():
         run = files.read_lock_holder(folder) if folder.is_dir() else ""
         pid = run.partition("-")[0]
@@ -137,8 +137,9 @@ def find_unsafe_paths(request: ProbeRequest) -> tuple[UnsafePath, ...] | None:
                 return find_filesystem_type(folder, mounts) not in _OWNERLESS
         return False
 
-    config = Path(request.root) / "config"
-    folders = dict.fromkeys(map(Path, (request.root, config, *dict(request.places).values())))
+    project = request.project
+    roots = (project.root, project.code, project.config, *dict(request.places).values())
+    folders = dict.fromkeys(map(Path, roots))
     unsafe = [UnsafePath("folder", str(folder)) for folder in folders if is_unsafe(folder)]
     for entry in dict.fromkeys(os.environ.get("PATH", "").split(os.pathsep)):
         if not Path(entry).is_absolute():

@@ -10,6 +10,7 @@ from typing import Literal
 
 from tasks.core.deps_model import DepsJob
 from tasks.core.model import Host
+from tasks.core.project import Project
 from tasks.knowledge.cpp_extension import CppExtension
 from tasks.knowledge.gpus import NvidiaDriver
 from tasks.settings.compile_workers import DistributionSettings
@@ -174,7 +175,7 @@ class ProbeRequest:
     settings key and path of each user's folder with PyTorch or an extension.
     """
 
-    root: PurePath
+    project: Project
     host: Host
     places: tuple[tuple[str, PurePath], ...]
     build: PurePath | None = None

@@ -203,7 +203,7 @@ def _find_shadowing_torches(request: ProbeRequest) -> Iterator[host_facts.Shadow
         if torch := interpreters.find_torch([folder]):
             yield host_facts.ShadowingTorch(how, torch.folder, torch.version)
     for name in ("torch.py", "torch/__init__.py"):
-        if (torch_file := Path(request.root) / name).is_file():
+        if (torch_file := Path(request.project.root) / name).is_file():
             yield host_facts.ShadowingTorch("checkout", str(torch_file))
 
 
@@ -360,4 +360,4 @@ def read_host_facts(request: ProbeRequest, checks: frozenset[CheckId]) -> host_f
         for fact, (users, read_fact) in readers.items()
         if not users or users & checks
     }
-    return host_facts.HostFacts(request.host, request.root, **facts, **wait_for_facts())
+    return host_facts.HostFacts(request.host, request.project.root, **facts, **wait_for_facts())

@@ -2,5 +2,3 @@
 
 A bundle contains everything that a build downloads, for machines without a network.
 """
-
-LOCK_NAME = "torchyard.lock"

@@ -154,6 +154,9 @@ class FinishedBuild:
 
     def _format_relative_path(self, location: str) -> str:
         """Return the path relative to the checkout, or `…/NAME` for a path outside."""
+        identity = self.layout.project.identify_location(location)
+        if identity != location:
+            return identity
         path, root = Path(location), self.layout.root
         return path.relative_to(root).as_posix() if path.is_relative_to(root) else f"…/{path.name}"
 

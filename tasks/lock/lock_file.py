@@ -19,9 +19,9 @@ from tasks.core.deps_model import DepsJob
 from tasks.core.errors import SettingsError, redact_secrets
 from tasks.core.model import Plan
 from tasks.core.pip_requirements import parse_pinned_versions
+from tasks.core.project import LOCK_NAME
 from tasks.core.resolution import Resolution
 from tasks.knowledge.torch_releases import normalize_machine
-from tasks.lock import LOCK_NAME
 from tasks.settings import values
 from tasks.settings.setting_errors import find_key_location, find_problems
 from tasks.settings.values import StrictModel, dump_section

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.core.errors import SettingsError, TorchyardError
-from tasks.core.model import Host, Layout, Plan, compute_build_folder
+from tasks.core.model import Host, Layout, Plan
+from tasks.core.project import LOCK_NAME, Project
 from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
-from tasks.lock import LOCK_NAME
 from tasks.settings.layers_io import load_settings, read_yaml_text
 from tasks.settings.loaded_settings import LoadedSettings
 from tasks.settings.schema import Settings
@@ -48,7 +48,7 @@ def load_pinned_plan(
 
     Raises `SettingsError` for an unusable bundle.
     """
-    lock_path, section = Path(layout.root) / LOCK_NAME, None
+    lock_path, section = Path(layout.project.lock_file), None
     if settings.lock and lock_path.is_file():
         from tasks.lock.lock_file import parse_section, pin_plan  # noqa: PLC0415 - most have no lock
 
@@ -75,9 +75,9 @@ def load_pinned_plan(
     return PinnedPlan(bundle_archive_io.redirect_plan(plan, bundle, folder), section, bundle)
 
 
-def find_locked_release(settings: Settings, root: Path, profile: str) -> str:
+def find_locked_release(settings: Settings, project: Project, profile: str) -> str:
     """Return the torch release of a profile in torchyard.lock, "" if there is none."""
-    path = root / LOCK_NAME
+    path = Path(project.lock_file)
     if not settings.lock or not path.is_file():
         return ""
     from tasks.lock.lock_file import parse_section  # noqa: PLC0415 - most have no lock
@@ -128,15 +128,20 @@ class Profile:
 class SelectedProfile:
     """The profile `name` that a command selects. `problem` is the reason if `opened` is `None`."""
 
-    root: Path
+    project: Project
     name: str
     opened: Profile | None
     problem: TorchyardError | None = None
 
     @property
+    def root(self) -> Path:
+        """Return the folder that relative paths in the settings start at."""
+        return Path(self.project.root)
+
+    @property
     def build(self) -> Path:
         """Return the build directory, even if the profile cannot be opened."""
-        return Path(compute_build_folder(self.root, self.name))
+        return Path(self.project.compute_build_folder(self.name))
 
     def require_profile(self) -> Profile:
         """Return the opened profile, or raise `problem` if it cannot be opened."""
@@ -148,7 +153,7 @@ class SelectedProfile:
         """Return the settings, even without a plan. Raises `SettingsError` if they are invalid."""
         if self.opened:
             return self.opened.loaded
-        loaded_settings = load_settings(self.root / "config", self.name, os.environ)
+        loaded_settings = load_settings(self.project, self.name, os.environ)
         try:
             return apply_tree_version(loaded_settings, self.root)
         except SettingsError:

@@ -10,12 +10,11 @@ With "existing", the wheel stage only records the installed torch. If install.in
 `install` stage comes after the extensions.
 """
 
-from pathlib import PurePath
-
 from msgspec import structs
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import STAGE_VERBS, Host, Layout, Plan, Stage
+from tasks.core.project import Project
 from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge
 from tasks.knowledge.mirrors import collect_mirror_replacements
@@ -72,9 +71,12 @@ def add_mirrors(settings: Settings, knowledge: Knowledge) -> Settings:
     return structs.replace(settings, source=source)
 
 
-def build_layout(root: PurePath, profile: str, settings: Settings) -> Layout:
+def build_layout(project: Project, profile: str, settings: Settings) -> Layout:
     """Return the paths of a profile."""
-    return Layout(root, profile, root / settings.wheel.wheelhouse)
+    wheelhouse = settings.wheel.wheelhouse
+    is_default = wheelhouse == "auto"
+    folder = project.outputs / "wheelhouse" if is_default else project.root / wheelhouse
+    return Layout(project, profile, folder)
 
 
 def _require_consistent_torch(settings: Settings, choice: Resolution) -> None:

@@ -52,7 +52,7 @@ _READ_ERRORS = (FetchError, OSError, ValueError)
 class FactReader:
     """Reads the facts that a profile needs and nobody has recorded."""
 
-    root: Path
+    outputs: Path  # of the project
     settings: Settings
     host: Host
     knowledge: Knowledge
@@ -60,7 +60,7 @@ class FactReader:
     _combined: Knowledge = field(init=False)  # with the facts that it was last needed with
 
     def __post_init__(self) -> None:
-        self.store = fact_store.read_store(self.root)
+        self.store = fact_store.read_store(self.outputs)
         self._combined = self.knowledge
 
     def load(self) -> ReadFacts:
@@ -107,7 +107,7 @@ class FactReader:
 
     def _save(self, store: FactStore) -> None:
         self.store = store
-        fact_store.write_store(self.root, store)
+        fact_store.write_store(self.outputs, store)
 
     def _read_installed_toolkits(self) -> None:
         rows = {

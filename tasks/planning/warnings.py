@@ -9,7 +9,7 @@ from tasks.knowledge import Knowledge, gpus
 from tasks.knowledge.known_problems import find_known_bad
 from tasks.knowledge.minimum_versions import find_too_old_versions
 from tasks.knowledge.torch_releases import format_platform, normalize_machine
-from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LOCAL_PREFIX, LoadedSettings
+from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LOCAL_PREFIXES, LoadedSettings
 from tasks.settings.schema import Settings
 from tasks.settings.values import list_fields
 
@@ -131,5 +131,5 @@ def _find_origin(loaded: LoadedSettings, key: str) -> str:
     if getattr(values, name) == dict(list_fields(type(values)))[name]:
         return ""
     origins = (o for k, o in loaded.origin.items() if f"{k}.".startswith(f"{key}."))
-    preset = (DEFAULTS_PREFIX, LOCAL_PREFIX)
+    preset = (DEFAULTS_PREFIX, *LOCAL_PREFIXES)
     return next((origin for origin in origins if not origin.startswith(preset)), "")

@@ -1,6 +1,11 @@
-"""Load layered settings: default.yaml, the profile, local.yaml, the environment, a matrix entry."""
+"""Load layered settings, from the weakest layer to the strongest.
 
-from collections.abc import Mapping
+default.yaml, the built-in profile, the user's settings for all projects, the project
+(torchyard.yaml, then its variant of the profile), the local file, the environment, and the entry of
+a matrix. In a checkout of torchyard, config/local.yaml is the only file of the project.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +13,7 @@ from typing import Any
 from msgspec import ValidationError
 
 from tasks.core.errors import SettingsError, redact_secrets
+from tasks.core.project import PROJECT_FILE, PROJECT_LOCAL_FILE, Project
 from tasks.core.text_formatting import format_did_you_mean
 from tasks.settings import yaml_tree
 from tasks.settings.loaded_settings import LoadedSettings
@@ -15,20 +21,53 @@ from tasks.settings.schema import Settings, parse_settings
 from tasks.settings.setting_errors import ENV_PREFIX, explain_invalid_settings
 from tasks.settings.yaml_tree import Leaf, Tree, format_location, merge_tree, parse_yaml_tree
 
+_PROFILES_KEY, _PROFILE_KEY = "profiles", "profile"  # in torchyard.yaml, beside the settings
+PROJECT_PROFILE = "default"  # the settings of torchyard.yaml without a variant
+BUILT_IN_PROFILE = "quickstart"  # the default where no torchyard.yaml exists
 
-def list_profiles(config: Path) -> tuple[str, ...]:
-    """Return the names of the files in config/profiles."""
-    return tuple(sorted(path.stem for path in (config / "profiles").glob("*.yaml")))
+
+def list_profiles(project: Project) -> tuple[str, ...]:
+    """Return the names of the built-in profiles, and of those in torchyard.yaml."""
+    names = {path.stem for path in Path(project.config, "profiles").glob("*.yaml")}
+    for tree in _read_project_trees(project, None):
+        names.update(map(str, _select_variants(tree)))
+    return tuple(sorted(names | ({PROJECT_PROFILE} if has_project_file(project) else set())))
+
+
+def has_project_file(project: Project) -> bool:
+    """Return True if the project has a torchyard.yaml; False for a checkout."""
+    return not project.is_checkout and Path(project.settings_file).is_file()
+
+
+def read_default_profile(project: Project) -> str:
+    """Return the profile to use if none is named.
+
+    It is the key `profile` of torchyard.yaml, else `default`. Without a torchyard.yaml, it is
+    `quickstart`.
+    """
+    if not has_project_file(project):
+        return BUILT_IN_PROFILE
+    name = PROJECT_PROFILE
+    for tree in _read_project_trees(project, None):
+        if isinstance(leaf := tree.get(_PROFILE_KEY), Leaf):
+            if not isinstance(leaf.value, str):
+                hint = f"write the name of a profile: {', '.join(list_profiles(project))}"
+                raise SettingsError("profile is not a name", location=leaf.location, hint=hint)
+            name = leaf.value
+    return name
 
 
 def load_settings(
-    config: Path, profile: str, environ: Mapping[str, str], local: str | None = None
+    project: Project, profile: str, environ: Mapping[str, str], local: str | None = None
 ) -> LoadedSettings:
-    """Read and validate the settings of a profile. `local` replaces the text of local.yaml."""
+    """Read and validate the settings of a profile. `local` replaces the text of the settings file.
+
+    The settings file is torchyard.yaml, or config/local.yaml in a checkout.
+    """
     name, separator, entry = profile.partition("@")
     merged: Tree = {}
     warnings: list[str] = []
-    for tree in (*_read_layer_files(config, name, local), _build_environment_tree(environ)):
+    for tree in (*_read_layers(project, name, local), _build_environment_tree(environ)):
         warnings += yaml_tree.rename_old_keys(tree)
         merge_tree(merged, tree)
     loaded_settings = _validate_tree(profile, merged)
@@ -71,19 +110,77 @@ def _build_entry_tree(loaded: LoadedSettings, profile: str, name: str) -> Tree:
     return tree
 
 
-def _read_layer_files(config: Path, profile: str, local: str | None) -> list[Tree]:
-    profiles = list_profiles(config)
-    if profile not in profiles:
-        local = "config/local.yaml counts in every profile; " if profile == "local" else ""
-        message = f'there is no profile "{profile}"{format_did_you_mean(profile, profiles)}'
-        hint = f"{local}choose one of: {', '.join(profiles)}"
-        raise SettingsError(message, location="config/profiles", hint=hint)
-    local_file = config / "local.yaml"
-    paths = [config / "default.yaml", config / "profiles" / f"{profile}.yaml"]
-    if local is None and local_file.is_file():
-        paths.append(local_file)
-    trees = [read_yaml_tree(path, path.relative_to(config.parent).as_posix()) for path in paths]
-    return trees if local is None else [*trees, parse_yaml_tree(local, "config/local.yaml")]
+def _read_layers(project: Project, profile: str, local: str | None) -> Iterator[Tree]:
+    """Yield the layers of all files, each with the values that the next one may override."""
+    yield _read_built_in(project, "default.yaml")
+    built_in = f"profiles/{profile}.yaml"
+    is_built_in = Path(project.config, built_in).is_file()
+    if is_built_in:
+        yield _read_built_in(project, built_in)
+    if project.user_settings and Path(project.user_settings).is_file():
+        yield read_yaml_tree(Path(project.user_settings), str(project.user_settings))
+    has_variant = profile == PROJECT_PROFILE and (local is not None or has_project_file(project))
+    for tree in _read_project_trees(project, local):
+        variants = _select_variants(tree)
+        yield {key: value for key, value in tree.items() if key not in _PROJECT_KEYS}
+        if profile in variants:
+            has_variant = True
+            yield variants[profile]
+    if not is_built_in and not has_variant:
+        raise _build_unknown_profile_error(project, profile)
+
+
+_PROJECT_KEYS = {_PROFILES_KEY, _PROFILE_KEY}
+
+
+def _read_built_in(project: Project, name: str) -> Tree:
+    return read_yaml_tree(Path(project.config, name), f"config/{name}")
+
+
+def _read_project_trees(project: Project, local: str | None) -> Iterator[Tree]:
+    """Yield the trees of the project's files. `local` replaces the text of the settings file."""
+    name = project.settings_name
+    if local is not None:
+        yield parse_yaml_tree(local, name)
+    elif Path(project.settings_file).is_file():
+        yield read_yaml_tree(Path(project.settings_file), name)
+    local_file = Path(project.root, PROJECT_LOCAL_FILE)
+    if not project.is_checkout and local_file.is_file():
+        yield read_yaml_tree(local_file, PROJECT_LOCAL_FILE)
+
+
+def _select_variants(tree: Tree) -> dict[str, Tree]:
+    """Return the variants below `profiles:`. A variant may be empty."""
+    match tree.get(_PROFILES_KEY):
+        case None | Leaf(value=None) | Leaf(value={}):
+            return {}
+        case Leaf() as leaf:
+            hint = "write profiles: {NAME: {torch: {version: ...}}}"
+            message = "profiles is not a mapping of names to settings"
+            raise SettingsError(message, location=leaf.location, hint=hint)
+        case dict(variants):
+            return {name: _require_mapping(name, value) for name, value in variants.items()}
+
+
+def _require_mapping(name: str, value: Any) -> Tree:
+    if isinstance(value, dict):
+        return value
+    if not value.value:
+        return {}
+    message = f"profiles.{name} has no settings"
+    raise SettingsError(message, location=value.location, hint="indent its settings below it")
+
+
+def _build_unknown_profile_error(project: Project, profile: str) -> SettingsError:
+    profiles, name = list_profiles(project), project.settings_name
+    everywhere = f"{name} counts in every profile; " if profile in {"local", "default"} else ""
+    message = f'there is no profile "{profile}"{format_did_you_mean(profile, profiles)}'
+    hint = f"{everywhere}choose one of: {', '.join(profiles)}"
+    location = "config/profiles" if project.is_checkout else PROJECT_FILE
+    if not project.is_checkout and not has_project_file(project):
+        hint = f"{hint}; or create {PROJECT_FILE} here: doit init"
+        location = str(project.root)
+    return SettingsError(message, location=location, hint=hint)
 
 
 _SWITCH_WORDS = {

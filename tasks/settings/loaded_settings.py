@@ -10,6 +10,7 @@ from typing import Any
 
 from tasks.core.canonical_json import mask_secrets
 from tasks.core.errors import TorchyardError, is_secret_name, redact_secrets
+from tasks.core.project import CHECKOUT_LOCAL_FILE, PROJECT_FILE
 from tasks.settings.schema import Settings
 from tasks.settings.values import dump_value
 
@@ -110,7 +111,8 @@ def mask_settings_text(text: str) -> list[str]:
 
 
 # The start of each location of a value in these files
-DEFAULTS_PREFIX, LOCAL_PREFIX = "config/default.yaml:", "config/local.yaml:"
+DEFAULTS_PREFIX = "config/default.yaml:"
+LOCAL_PREFIXES = tuple(f"{name}:" for name in (CHECKOUT_LOCAL_FILE, PROJECT_FILE))
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,16 @@ PROFILE_VARIABLE = "TORCHYARD_PROFILE"
 # The child processes of torchyard, which can include another doit, read the other variables
 _READ_VARIABLES = frozenset(
     f"TORCHYARD_{name}"
-    for name in ("PROFILE", "RUN", "DISTRIBUTE", "OUTCOME", "SECONDS", "MESSAGE")
+    for name in (
+        "PROFILE",
+        "RUN",
+        "DISTRIBUTE",
+        "OUTCOME",
+        "SECONDS",
+        "MESSAGE",
+        "CACHE_DIR",
+        "CONFIG_DIR",
+    )
 )
 _TEST_PREFIXES = ("TORCHYARD_TEST_", "TORCHYARD_BENCHMARK_")
 

@@ -15,8 +15,8 @@ from tasks.core import text_layout
 from tasks.core.model import STAGE_VERBS, Plan, Stage
 from tasks.core.text_formatting import format_duration
 from tasks.core.text_layout import wrap_with_hanging_indent
+from tasks.system.invocation import adapt_message, add_profile_argument
 from tasks.system.output import read_output_stage
-from tasks.system.profile_hint import add_profile_argument
 from tasks.system.screen import Screen, colour_text
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ class Console:
         return "\n".join(format_line(*row, space.columns, space.glyphs) for row in visible)
 
     def _wrap_text(self, text: str, indent: int = 0) -> str:
-        """Return `text` wrapped to the terminal's width, or unchanged if the output is a log."""
+        """Return `text` for this project, wrapped to the terminal's width unless it is a log."""
+        text = adapt_message(text)
         if not self.screen.live:
             return text
         columns = self.screen.read_terminal_size()[0] - indent

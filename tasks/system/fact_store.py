@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from tasks.core.errors import KnowledgeError, redact_secrets
-from tasks.core.model import FACT_STORE_PATH, Host, InstalledToolkit, InstalledTorch
+from tasks.core.model import Host, InstalledToolkit, InstalledTorch
 from tasks.knowledge import Knowledge
 from tasks.knowledge.mirrors import apply_index_mirror, collect_mirror_replacements
 from tasks.knowledge.read_facts import ReadFacts, Row
@@ -21,6 +21,8 @@ from tasks.system import files
 from tasks.system.hardware.toolchain import build_nvcc_path, stamp_program
 from tasks.system.network.package_indexes import find_default_index
 
+# The facts that this project has read from package indexes and toolkits, for all profiles
+FACT_STORE_PATH = "build/.facts.json"
 _FORMAT = 1
 
 
@@ -38,27 +40,27 @@ class FactStore(Struct, frozen=True):
     built: dict[str, str] = {}
 
 
-def read_store(root: Path) -> FactStore:
+def read_store(outputs: Path) -> FactStore:
     """Return the stored facts. A missing, damaged or outdated file counts as empty."""
     try:
-        store = msgspec.json.decode((root / FACT_STORE_PATH).read_bytes(), type=FactStore)
+        store = msgspec.json.decode((outputs / FACT_STORE_PATH).read_bytes(), type=FactStore)
     except (OSError, msgspec.DecodeError):
         return FactStore()
     return store if store.format == _FORMAT else FactStore()
 
 
-def write_store(root: Path, store: FactStore) -> None:
+def write_store(outputs: Path, store: FactStore) -> None:
     """Replace the stored facts."""
-    path = root / FACT_STORE_PATH
+    path = outputs / FACT_STORE_PATH
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_atomic(path, msgspec.json.encode(store))
 
 
-def record_release(root: Path, profile: str, release: str) -> None:
+def record_release(outputs: Path, profile: str, release: str) -> None:
     """Store the torch release that `auto` means in a build of the profile."""
-    store = read_store(root)
+    store = read_store(outputs)
     if store.built.get(profile) != release:
-        write_store(root, structs.replace(store, built={**store.built, profile: release}))
+        write_store(outputs, structs.replace(store, built={**store.built, profile: release}))
 
 
 def select_facts(

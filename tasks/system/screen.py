@@ -13,6 +13,7 @@ from typing import TextIO
 
 from tasks.core import text_layout
 from tasks.core.errors import redact_secrets
+from tasks.system.invocation import adapt_message
 from tasks.system.output import print_report
 
 PROSE_COLUMNS = 100  # for prose, also in a pipe
@@ -51,7 +52,7 @@ def choose_glyphs(out: TextIO | None = None) -> text_layout.Glyphs:
 
 def print_labeled_text(key: str, text: str, indent: int, columns: int | None = None) -> None:
     """Print `key`, then `text` from the column `indent` on, wrapped to the terminal's width."""
-    columns = columns or read_terminal_width()
+    columns, text = columns or read_terminal_width(), adapt_message(text)
     for line in text_layout.format_labeled_lines(key, text, indent, columns):
         print_report(line)
 
@@ -66,6 +67,7 @@ def print_status_rows(rows: Sequence[tuple[str, str, str]]) -> None:
 
 def format_for_stderr(text: str, before: int = 0) -> str:
     """Wrap an error message if stderr is a terminal; leave `before` columns for a prefix."""
+    text = adapt_message(text)
     if not sys.stderr.isatty():
         return text
     first, end, following = text.partition("\n")

@@ -16,8 +16,8 @@ from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.planning.profile_plan import build_layout
 from tasks.system import screen
 from tasks.system.hardware import host_probe
+from tasks.system.invocation import add_profile_argument
 from tasks.system.output import print_report, print_warning
-from tasks.system.profile_hint import add_profile_argument
 
 _LEVEL_MARKS = {"problem": "PROBLEM"}  # in capitals, so that it is not overlooked
 _FINDING_INDENT = 28  # width of the columns before the finding
@@ -111,10 +111,13 @@ def run_host_checks(
         host, knowledge = profile.host, profile.knowledge
         ignored = profile.loaded.settings.doctor.ignore
     else:  # broken profile: there are no settings and no host pin
-        query, pin = host_probe.HostQuery("auto", None), subject.root / "build" / "host.json"
+        query, pin = (
+            host_probe.HostQuery("auto", None),
+            Path(subject.project.outputs, "build", "host.json"),
+        )
         host, ignored = host_probe.read_host(query, pin), ()
-        knowledge = load_knowledge(subject.root / "config" / "knowledge")
-    facts = read_host_facts(build_probe_request(subject.root, host, profile), checks)
+        knowledge = load_knowledge(Path(subject.project.config, "knowledge"))
+    facts = read_host_facts(build_probe_request(subject.project, host, profile), checks)
     settings_results = _check_settings(subject) if "settings" in checks else ()
     results = []
     for one in (*settings_results, *check_host(facts, profile, knowledge, checks)):
@@ -159,7 +162,7 @@ def _accept_host(subject: SelectedProfile) -> bool:
         settings = subject.read_settings().settings
     except TorchyardError:
         return False  # the settings check reports this error
-    pin = Path(build_layout(subject.root, subject.name, settings).build) / "host.json"
+    pin = Path(build_layout(subject.project, subject.name, settings).build) / "host.json"
     pin.unlink(missing_ok=True)
     query = host_probe.HostQuery(settings.python, settings.toolkit.path)
     host = host_probe.read_host(query, pin)

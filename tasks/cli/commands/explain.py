@@ -84,7 +84,7 @@ def run(subject: SelectedProfile, json: str = "") -> None:
 def _estimate_from_facts(subject: SelectedProfile, profile: Profile) -> decisions.CostEstimate:
     """Estimate the cost of a build on this machine from the cost of similar builds."""
     cost, disk = profile.cost.scale_to_cores(capacity.count_usable_cores()), profile.cost.disk_usage
-    request = build_probe_request(subject.root, profile.host, profile)
+    request = build_probe_request(subject.project, profile.host, profile)
     disks = tuple(folder_facts_io.list_disks(request))
     size = sum(mib for _, mib in compute_disk_usage(disks, disk).values()) if disk else 0
     is_verified = "unverified" not in cost.known

@@ -13,8 +13,8 @@ from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog import run_record_io
 from tasks.runlog.run_record import ALWAYS_CHECKED, Run
 from tasks.system import screen
+from tasks.system.invocation import format_profile_argument
 from tasks.system.output import print_report
-from tasks.system.profile_hint import format_profile_argument
 
 _MAX_HISTORY_WIDTH = 120
 _COLUMN_WIDTHS = (16, 16, 24, 12)  # maximum widths of all columns but the last

@@ -22,8 +22,8 @@ from tasks.settings.loaded_settings import mask_settings_text
 from tasks.stages.install.target_interpreter_io import check_install_target as check_install
 from tasks.system import screen
 from tasks.system.files import write_atomic
+from tasks.system.invocation import format_profile_argument
 from tasks.system.output import print_report, print_warning
-from tasks.system.profile_hint import format_profile_argument
 
 T = TypeVar("T")
 LOCAL_SETTINGS_PATH = "config/local.yaml"
@@ -190,7 +190,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     `card` (GPUs), `way` (strategy), `extensions` and `into` (install target) replace questions.
     Raises `TorchyardError` and writes nothing if an answer is invalid.
     """
-    path, profile = subject.root / LOCAL_SETTINGS_PATH, format_profile_argument(subject.name)
+    path, profile = Path(subject.project.settings_file), format_profile_argument(subject.name)
     ask = is_interactive() and not yes
     if ask and not force and path.exists():
         message = "this file already exists; no question was asked and nothing was written"
@@ -248,7 +248,7 @@ def _plan_with_answers(
     """
 
     def open_with(local: str) -> Profile:
-        opened = open_profile(subject.root, subject.name, os.environ, knowledge, local=local)
+        opened = open_profile(subject.project, subject.name, os.environ, knowledge, local=local)
         own_prefixes = {sys.prefix, sys.base_prefix}
         check_install(opened.loaded.settings, opened.layout, opened.choice, own_prefixes)
         return opened

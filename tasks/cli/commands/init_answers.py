@@ -26,7 +26,7 @@ from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.planning.profile_plan import build_layout
 from tasks.planning.strategy_comparison import StrategyOption, compare_strategies
 from tasks.settings.layers_io import load_settings
-from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LOCAL_PREFIX
+from tasks.settings.loaded_settings import DEFAULTS_PREFIX, LOCAL_PREFIXES
 from tasks.settings.schema import Settings
 from tasks.stages.install.target_interpreter_io import (
     find_interpreter,
@@ -220,29 +220,29 @@ class InitFacts:
 
 def gather_init_facts(subject: SelectedProfile) -> InitFacts:
     """Return the facts for `doit init`. GPUs are always detected again."""
-    config, settings = subject.root / "config", Settings()
+    project, settings = subject.project, Settings()
     with suppress(TorchyardError):  # the error is reported when the answers are planned
-        settings = load_settings(config, subject.name, os.environ, "").settings
+        settings = load_settings(project, subject.name, os.environ, "").settings
     # if the settings cannot be read, no companion packages are guessed
     has_companions, local_companions = True, None
     with suppress(TorchyardError):
-        loaded = load_settings(config, subject.name, os.environ)
+        loaded = load_settings(project, subject.name, os.environ)
         origin = loaded.origin.get("companions", DEFAULTS_PREFIX)
         has_companions = not origin.startswith(DEFAULTS_PREFIX)
-        if origin.startswith(LOCAL_PREFIX):
+        if origin.startswith(LOCAL_PREFIXES):
             local_companions = loaded.settings.companions
-    layout = build_layout(subject.root, subject.name, settings)
+    layout = build_layout(project, subject.name, settings)
     query = host_probe.HostQuery(settings.python, settings.toolkit.path)
     host = host_probe.read_host(query, layout.build / "host.json")
     host = replace(host, gpus=host_probe.list_gpus())
     places, into = tuple(list_build_places(layout, layout.build)), settings.install.into or ""
     return InitFacts(
         subject.root,
-        f"build/{subject.build.name}",
+        subject.build.relative_to(subject.root).as_posix(),
         settings,
         host,
-        load_knowledge(config / "knowledge"),
-        tuple(list_disks(ProbeRequest(subject.root, host, places, into=into))),
+        load_knowledge(Path(project.config, "knowledge")),
+        tuple(list_disks(ProbeRequest(project, host, places, into=into))),
         has_companions,
         local_companions,
     )

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 from msgspec import structs
 
 from tasks.cli.session import open_profile
 from tasks.core.errors import CommandFailedError, FetchError, SettingsError, TorchyardError
+from tasks.core.project import LOCK_NAME
 from tasks.core.resolution import UnsatisfiableError
-from tasks.lock import LOCK_NAME, lock_file
+from tasks.lock import lock_file
 from tasks.lock.lock_builder_io import FinishedBuild
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
 from tasks.settings.layers_io import read_yaml_text
@@ -18,8 +20,8 @@ from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.source.model import SourceJob
 from tasks.system import files
 from tasks.system.git import clones
+from tasks.system.invocation import add_profile_to_errors, format_profile_argument
 from tasks.system.output import print_report, print_warning
-from tasks.system.profile_hint import add_profile_to_errors, format_profile_argument
 
 
 def run(subject: SelectedProfile, check: bool = False, update: bool = False) -> None:
@@ -66,13 +68,13 @@ def _lock_matrix_entry(
             # parse first: a damaged file is an error even if the entry cannot be built
             lock_file.parse_section(_read_lock_text(subject), name)
             try:
-                opened = open_profile(subject.root, name, os.environ)
+                opened = open_profile(subject.project, name, os.environ)
             except SettingsError as error:
                 if split_profile_name(name)[1]:
                     advice = "or exclude only this build with matrix.exclude"
                     error.hint = "; ".join(filter(None, (error.hint, advice)))
                 raise
-            entry = SelectedProfile(subject.root, name, opened)
+            entry = SelectedProfile(subject.project, name, opened)
             _lock_profile(entry, check=check, update=update)
     except UnsatisfiableError as error:
         reason = f"unchanged, because this machine cannot build it: {error.message}"
@@ -85,7 +87,7 @@ def _lock_matrix_entry(
 
 
 def _read_lock_text(subject: SelectedProfile) -> str:
-    path = subject.root / LOCK_NAME
+    path = Path(subject.project.lock_file)
     return read_yaml_text(path, LOCK_NAME) if path.is_file() else ""
 
 
@@ -116,7 +118,7 @@ def _lock_profile(subject: SelectedProfile, *, check: bool, update: bool) -> Non
         print_report(f"{location} matches the build")
     elif differences or locked is None:
         new_text = lock_file.replace_section(text, subject.name, section)
-        files.write_atomic(subject.root / LOCK_NAME, new_text)
+        files.write_atomic(subject.project.lock_file, new_text)
         print_report(f"{location}: {_format_lock_counts(section)}")
     else:
         print_report(f"{location}: no changes")

@@ -16,10 +16,12 @@ from tasks.cli.session import open_profile
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.errors import CommandFailedError, SettingsError, TorchyardError
 from tasks.core.model import Command, Host, Plan, Stage
+from tasks.core.project import Project
 from tasks.core.text_formatting import format_duration
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.knowledge.versions import parse_major_minor
 from tasks.lock.opened_profile_io import SelectedProfile
+from tasks.planning.profile_plan import build_layout
 from tasks.settings import values
 from tasks.settings.layers_io import load_settings
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
@@ -48,9 +50,9 @@ class EntryStatus:
     why: str = ""
 
 
-def list_entry_statuses(root: Path, name: str) -> Iterator[EntryStatus]:
+def list_entry_statuses(project: Project, name: str) -> Iterator[EntryStatus]:
     """Yield the status of each matrix entry. Raises `SettingsError` for malformed settings."""
-    knowledge = load_knowledge(root / "config" / "knowledge")
+    knowledge = load_knowledge(Path(project.config, "knowledge"))
     hosts: dict[host_probe.HostQuery, Host] = {}
 
     def read_host(query: host_probe.HostQuery, pin: PurePath) -> Host:
@@ -60,10 +62,10 @@ def list_entry_statuses(root: Path, name: str) -> Iterator[EntryStatus]:
             hosts[query] = host_probe.read_host(query, pin)
         return hosts[query]
 
-    for entry in expand_matrix(load_settings(root / "config", name, os.environ).settings.matrix):
+    for entry in expand_matrix(load_settings(project, name, os.environ).settings.matrix):
         profile = f"{name}@{entry}"
         try:
-            plan = open_profile(root, profile, os.environ, knowledge, read_host).plan
+            plan = open_profile(project, profile, os.environ, knowledge, read_host).plan
         except TorchyardError as error:
             location = f"{error.location}: " if error.location else ""
             yield EntryStatus(entry, profile, "impossible", f"{location}{error.message}")
@@ -100,7 +102,7 @@ _STATE_HINTS = {
 }
 
 
-def build_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntryStatus]:
+def build_entries(project: Project, found: Sequence[EntryStatus]) -> Iterator[EntryStatus]:
     """Build the possible entries that are not up to date; yield the new status of every entry."""
     outdated = [one for one in found if one.state not in {"up to date", "impossible"}]
     for one in found:
@@ -109,7 +111,7 @@ def build_entries(root: Path, found: Sequence[EntryStatus]) -> Iterator[EntrySta
             continue
         print_report(f"{outdated.index(one) + 1} of {len(outdated)}: {one.cell}")
         start = time.monotonic()
-        if reason := _run_doit(root, "build", one.profile):
+        if reason := _run_task(project, "build", one.profile):
             yield replace(one, state="failed", why=reason)
         else:
             yield replace(one, state="built", why=f"in {format_duration(time.monotonic() - start)}")
@@ -127,9 +129,11 @@ def require_all_done(found: Sequence[EntryStatus]) -> None:
     raise TorchyardError(message, location="matrix", hint=hint)
 
 
-def _run_doit(root: Path, task: str, profile: str) -> str:
-    """Run a doit task for a profile; return the reason of a failure, or "" on success."""
-    argv = (sys.executable, "-m", "doit", task, f"profile={profile}")
+def _run_task(project: Project, task: str, profile: str) -> str:
+    """Run a task of a profile in a new process. Return why it failed, "" on success."""
+    argv: tuple[str, ...] = (sys.executable, "-m", "doit", task, f"profile={profile}")
+    if not project.is_checkout:
+        argv = (sys.executable, "-m", "torchyard", task, "--profile", profile)
     env = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     lines: list[str] = []
 
@@ -138,7 +142,9 @@ def _run_doit(root: Path, task: str, profile: str) -> str:
         print_report(line)
 
     try:
-        shell.run_command(Command(argv, env, f"doit {task} profile={profile}", cwd=root), keep_line)
+        shell.run_command(
+            Command(argv, env, f"doit {task} profile={profile}", cwd=project.root), keep_line
+        )
     except CommandFailedError as error:
         # the line after the first "Failed STAGE", else the first load error
         failed = (line for before, line in pairwise(lines) if before.startswith("Failed "))
@@ -153,12 +159,12 @@ _RUNNER_PYTHON = "3.12"  # a Python version that torchyard supports
 _OLDEST_PYTHON = (3, 11)  # requires-python in pyproject.toml
 
 
-def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
+def write_workflow(project: Project, profile: str, kind: str, out: str) -> None:
     """Write the workflow for `kind` (github or slurm) to `out`, or print it if `out` is ""."""
     if kind not in _WORKFLOW_TEMPLATES:
         message, hint = f'there is no workflow "{kind}"', "choose github or slurm"
         raise TorchyardError(message, location="--workflow", hint=hint)
-    loaded = load_settings(root / "config", profile, os.environ)
+    loaded = load_settings(project, profile, os.environ)
     if not re.fullmatch(values.NAME_PATTERN.strip("^$"), profile):
         message = f'the profile name "{profile}" is not allowed in a workflow'
         hint = f"rename the profile: {values.PATTERN_HINTS[values.NAME_PATTERN]}"
@@ -178,11 +184,11 @@ def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
         )
     template_values = {
         "profile": profile,
-        "root": str(root),
-        "wheelhouse": loaded.settings.wheel.wheelhouse,
-        "cells": [_build_workflow_entry(root, f"{profile}@{name}", name) for name in names],
+        "root": str(project.root),
+        "wheelhouse": str(build_layout(project, profile, loaded.settings).wheelhouse),
+        "cells": [_build_workflow_entry(project, f"{profile}@{name}", name) for name in names],
     }
-    template = root / "templates" / "matrix" / _WORKFLOW_TEMPLATES[kind]
+    template = Path(project.templates) / "matrix" / _WORKFLOW_TEMPLATES[kind]
     text = render_template(template, template_values)
     if out:
         write_user_file(Path(out), text)
@@ -191,9 +197,9 @@ def write_workflow(root: Path, profile: str, kind: str, out: str) -> None:
         print_report(text.rstrip("\n"))
 
 
-def _build_workflow_entry(root: Path, profile: str, name: str) -> dict[str, str]:
+def _build_workflow_entry(project: Project, profile: str, name: str) -> dict[str, str]:
     """Return the values of a matrix entry for the workflow template."""
-    python = load_settings(root / "config", profile, os.environ).settings.python
+    python = load_settings(project, profile, os.environ).settings.python
     if not re.fullmatch(r"\d+\.\d+(\.\d+)?", python):
         python = _RUNNER_PYTHON  # auto, or a path, which is valid only on this machine
     elif parse_major_minor(python) < _OLDEST_PYTHON:
@@ -207,9 +213,9 @@ def run(
     """Print or build the matrix entries, or write a workflow if `workflow` is set."""
     name, _ = split_profile_name(subject.name)
     if workflow:
-        write_workflow(subject.root, name, workflow, out)
+        write_workflow(subject.project, name, workflow, out)
         return
-    statuses = list(list_entry_statuses(subject.root, name))
+    statuses = list(list_entry_statuses(subject.project, name))
     if not statuses:
         message, hint = (
             f'the profile "{name}" has no matrix',
@@ -217,11 +223,11 @@ def run(
         )
         raise SettingsError(message, location="matrix", hint=hint)
     if build:
-        statuses = list(build_entries(subject.root, statuses))
+        statuses = list(build_entries(subject.project, statuses))
         if subject.read_settings().settings.publish.dest:
             for index, one in enumerate(statuses):
                 if one.state in _DONE_STATES:
-                    reason = _run_doit(subject.root, "publish", one.profile)
+                    reason = _run_task(subject.project, "publish", one.profile)
                     statuses[index] = (
                         replace(one, state="unpublished", why=reason) if reason else one
                     )

@@ -33,7 +33,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
         raise TorchyardError(message, location=location, hint=hint)
     is_local = package_index_io.is_local_index(destination)
     # an index elsewhere is written to a local copy, which is uploaded afterwards
-    index = (subject.root / (destination if is_local else "build/index")).absolute()
+    index = Path(subject.project.outputs, "build", "index")
+    index = (subject.root / destination).absolute() if is_local else index
     if check:
         _check_index(index, profile, options.keep)
         return
@@ -49,7 +50,7 @@ def _check_index(index: Path, profile: Profile, newest: int | None) -> None:
     if not (index / "simple").is_dir():
         message = "there is no index in this folder"
         raise TorchyardError(message, location=str(index), hint="to create an index: doit publish")
-    templates = profile.layout.templates / "index"
+    templates = profile.layout.project.templates / "index"
     if problems := list(package_index_io.find_index_problems(index, templates, newest)):
         message = "the files of the index do not match the index pages: " + "\n  ".join(problems)
         hint = "remove the files with wrong content, then write the pages again: doit publish"
@@ -81,7 +82,7 @@ def _publish_wheels(index: Path, profile: Profile, yanked: str, because: str) ->
     retained = select_retained(indexed.values(), profile.loaded.settings.publish.keep)
     for filename in sorted(indexed.keys() - {file.filename for file in retained}):
         print_report(f"removed from the index: {filename}, older than publish.keep allows")
-    package_index_io.write_index(index, profile.layout.templates / "index", retained)
+    package_index_io.write_index(index, profile.layout.project.templates / "index", retained)
     print_report(f"{index / 'simple'} has {len(retained)} wheels")
 
 

@@ -14,8 +14,8 @@ from tasks.stages.install import install_journal_io
 from tasks.stages.source.run import find_user_changes
 from tasks.system import files
 from tasks.system.git import local_changes
+from tasks.system.invocation import format_profile_argument
 from tasks.system.output import print_report
-from tasks.system.profile_hint import format_profile_argument
 from tasks.wheels import wheelhouse_io
 
 

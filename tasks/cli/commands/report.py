@@ -47,7 +47,7 @@ def run(subject: SelectedProfile, run: str = "", against: str = "", out: str = "
     comparison = compare_runs(anonymized, anonymizer.clean_value(other)) if other else None
     page = build_page_values(anonymized, title, results, comparison, newest=newest)
     texts = {
-        "report.html": render_template(subject.root / "templates" / "report.html.j2", page),
+        "report.html": render_template(Path(subject.project.templates, "report.html.j2"), page),
         "trace.json": encode_embedded_json(build_trace(anonymized)),
         "report.md": format_markdown(anonymized, title, results),
     }

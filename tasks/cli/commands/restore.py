@@ -10,8 +10,8 @@ from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog import stage_record_io
 from tasks.stages.install import install_commit_io, install_journal_io
 from tasks.system import files, manifests
+from tasks.system.invocation import add_profile_argument, format_profile_argument
 from tasks.system.output import print_report, print_warning
-from tasks.system.profile_hint import add_profile_argument, format_profile_argument
 
 
 def run(subject: SelectedProfile, yes: bool = False) -> None:

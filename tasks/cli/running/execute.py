@@ -21,7 +21,7 @@ from tasks.core.model import Json, Layout, Plan, Stage
 from tasks.settings.schema import Notify
 from tasks.system import output, shell
 from tasks.system.console import Console, Outcome
-from tasks.system.profile_hint import add_profile_to_errors
+from tasks.system.invocation import add_profile_to_errors
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

@@ -54,7 +54,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, knowledge: Know
         source=layout.compute_manifest_path("source") if choice.strategy == "source" else None,
         scripts=tuple(build / f"env.{shell}" for shell in shells),
         wrappers=tuple(build / f"run.{shell}" for shell in shells),
-        templates=layout.templates,
+        templates=layout.project.templates,
         log=layout.logs / "env.log",
     )
     names = ["system", "strategy", "cuda", "torch", "venv", "ptx", "arch_lists", "runtime"]

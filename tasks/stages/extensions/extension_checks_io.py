@@ -1,16 +1,17 @@
-"""Check the paths in an extension's settings against the files of the checkout."""
+"""Check the paths in an extension's settings against the files of the project."""
 
 from pathlib import Path
 
 from tasks.core.errors import SettingsError
+from tasks.core.project import Project
 from tasks.settings.schema import Settings
 
 
-def check_extensions(settings: Settings, root: Path) -> None:
+def check_extensions(settings: Settings, project: Project) -> None:
     """Raise `SettingsError` for a path without a project, or a missing smoke script or patch."""
     for index, extension in enumerate(settings.extensions):
         place, hint = f"extensions.{index} ({extension.name})", "correct the path"
-        folder = root / (extension.path or "") / (extension.subdirectory or "")
+        folder = Path(project.resolve_path(extension.path or ""), extension.subdirectory or "")
         if extension.path and not folder.is_dir():
             message = f"the folder {folder} does not exist"
             raise SettingsError(message, location=f"{place}.path", hint=hint)
@@ -19,10 +20,12 @@ def check_extensions(settings: Settings, root: Path) -> None:
             message = f"{folder} has no setup.py or pyproject.toml"
             hint = "set the folder of the project, or set subdirectory"
             raise SettingsError(message, location=f"{place}.path", hint=hint)
-        if extension.smoke and not (root / extension.smoke.script).is_file():
+        script = project.resolve_path(extension.smoke.script) if extension.smoke else None
+        if extension.smoke and script and not Path(script).is_file():
             message = f"the script {extension.smoke.script} does not exist"
-            hint = "set the path of a Python file, relative to the checkout"
+            hint = f"set the path of a Python file, relative to {project.root}"
             raise SettingsError(message, location=f"{place}.smoke.script", hint=hint)
-        for patch in (root / patch for patch in extension.patches if not (root / patch).is_file()):
+        patches = (Path(project.root, patch) for patch in extension.patches)
+        for patch in (patch for patch in patches if not patch.is_file()):
             message = f"the patch {patch} does not exist"
             raise SettingsError(message, location=f"{place}.patches", hint=hint)

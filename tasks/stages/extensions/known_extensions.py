@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from tasks.core.errors import KnowledgeError, SettingsError
+from tasks.core.project import BUILT_IN_PREFIX
 from tasks.core.text_formatting import format_did_you_mean
 from tasks.knowledge import Knowledge, extension_facts
 from tasks.settings.schema import Extension, Settings, Smoke
@@ -92,7 +93,7 @@ def _complete_extension(extension: Extension, knowledge: Knowledge) -> Extension
         )
     keys: dict[str, Any] = {n: getattr(fact, n) for n in ("imports", "requires", "after")}
     if fact.check:
-        keys["smoke"] = Smoke(script=f"templates/checks/{fact.check}")
+        keys["smoke"] = Smoke(script=f"{BUILT_IN_PREFIX}templates/checks/{fact.check}")
     if fact.sdist and not has_source:
         keys["sdist"] = fact.sdist
     elif not has_source:

@@ -166,6 +166,7 @@ def _build_stage(job: ExtensionJob) -> Stage:
             "recipe": RECIPE,
             "targets": [str(arch) for arch in job.targets],
             **{name: convert_to_json(getattr(job, name)) for name in fields},
+            "location": job.layout.project.identify_location(job.location),
         },
         outputs=(job.manifest,),
         inputs=(
@@ -215,7 +216,7 @@ def _build_settings_job(
     if extension.git:
         kind, location = "git", extension.git
     elif extension.path:
-        kind, location = "path", str(layout.root / extension.path)
+        kind, location = "path", str(layout.project.resolve_path(extension.path))
     else:
         kind, location = "sdist", extension.sdist or ""
     build = settings.build
@@ -239,7 +240,7 @@ def _build_settings_job(
         label=choice.label,
         jobs=None if build.jobs == "auto" else build.jobs,
         jobs_exact=build.jobs_exact,
-        knowledge=layout.config / "knowledge",
+        knowledge=layout.project.config / "knowledge",
         runs=layout.build / "records" / "extensions" / f"{extension.name}.jsonl",
         work=layout.build / "extensions" / extension.name,
         manifest=layout.compute_manifest_path(f"extensions:{extension.name}"),

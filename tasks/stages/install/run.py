@@ -23,8 +23,8 @@ from tasks.stages.install.target_environment_io import StagedPackages, TargetEnv
 from tasks.stages.wheel.model import Wheel
 from tasks.system import environments, files, manifests, shell
 from tasks.system.environments import ImportResult
+from tasks.system.invocation import format_profile_argument
 from tasks.system.output import print_line, print_warning, show_progress
-from tasks.system.profile_hint import format_profile_argument
 
 _BYTES_PER_MIB = 2**20
 

@@ -26,7 +26,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution, stages: Sequenc
         targets=choice.targets,
         extensions={name: layout.compute_manifest_path(f"extensions:{name}") for name in names},
         smokes={
-            item.name: SmokeCheck(layout.root / item.smoke.script, item.smoke.gpu)
+            item.name: SmokeCheck(layout.project.resolve_path(item.smoke.script), item.smoke.gpu)
             for item in settings.extensions
             if item.smoke
         },

@@ -20,8 +20,8 @@ from tasks.stages.validate.model import ValidateJob, Validation
 from tasks.stages.validate.torch_checks_io import CodeChecker
 from tasks.stages.wheel.model import AbiFingerprint, Wheel
 from tasks.system import files, manifests, process_group, screen, shell
+from tasks.system.invocation import add_profile_argument
 from tasks.system.output import print_report
-from tasks.system.profile_hint import add_profile_argument
 
 _CPP_CHECKS = ("import", "machine_code", "extensions")  # also run if only libtorch was built
 
@@ -111,7 +111,10 @@ def run(job: ValidateJob) -> tuple[Validation]:
     wheel = manifests.read_manifest(wheel_manifest, Wheel)
     manifests.remove_manifests(job.manifest, job.junit)
     checks = check_results.select_checks(_run_checks(job, wheel), job.checks)
-    knowledge, profile = load_knowledge(Path(job.layout.config, "knowledge")), job.layout.profile
+    knowledge, profile = (
+        load_knowledge(Path(job.layout.project.config, "knowledge")),
+        job.layout.profile,
+    )
     results = [check_results.add_diagnosis(knowledge, check) for check in checks]
     for index, check in enumerate(results):
         if check.status == "failed":
@@ -170,7 +173,7 @@ def _check_machine_code(
 ) -> list[ValidationResult]:
     if "machine_code" not in job.checks:
         return []
-    knowledge = load_knowledge(Path(job.layout.config, "knowledge"))
+    knowledge = load_knowledge(Path(job.layout.project.config, "knowledge"))
     checker = CodeChecker(job, knowledge, torch_checks_io.find_code_reader(deps, wheel))
     maker = deps.toolkit.version if deps.toolkit else None
     with shell.stop_commands_when(stopped.is_set):

@@ -105,7 +105,7 @@ def collect_probe_checks(
     job: ValidateJob, wheel: Wheel, output: ProbeOutput, built: Mapping[str, BuiltExtension]
 ) -> list[ValidationResult]:
     """Return the results of the probe, and check that torch's archs cover the targets."""
-    knowledge = load_knowledge(Path(job.layout.config, "knowledge"))
+    knowledge = load_knowledge(Path(job.layout.project.config, "knowledge"))
     names = ["import", *_list_probe_checks(job, built)]
     results = [build_probe_check(name, output) for name in names]
     if "archs" in job.checks:
@@ -145,7 +145,7 @@ def run_smoke_checks(
     env: Mapping[str, str],
 ) -> list[ValidationResult]:
     """Run the test script of each built extension. A script with exit code 0 passes."""
-    knowledge = load_knowledge(Path(job.layout.config, "knowledge"))
+    knowledge = load_knowledge(Path(job.layout.project.config, "knowledge"))
     hung, checks = output.hung, []
     for name, smoke in job.smokes.items() if "extensions" in job.checks else ():
         if name not in built:
@@ -207,7 +207,7 @@ def list_cpp_steps(
         # CMake writes the path into generated files, where a backslash escapes the next character
         return path.replace("\\", "/") if job.system == "windows" else path
 
-    sources = job.layout.templates / "libtorch"
+    sources = job.layout.project.templates / "libtorch"
     configure = (
         deps.cmake.path, "-S", str(sources), "-B", str(build), "-G", "Ninja",
         f"-DCMAKE_MAKE_PROGRAM={format_path(deps.ninja.path)}",

@@ -23,7 +23,7 @@ from tasks.lock.opened_profile_io import Profile
 from tasks.runlog import memory_monitor_io
 from tasks.system import shell
 from tasks.system.files import write_atomic
-from tasks.system.profile_hint import add_profile_argument
+from tasks.system.invocation import add_profile_argument
 from tests.support.checkout import CARD, KNOWLEDGE, OnSystem, opened, write
 from tests.support.rows import each_row
 

@@ -12,7 +12,7 @@ import yaml
 
 from tasks.cli.help_pages import BUILD_PAGE, COMMAND_PAGES, STAGE_PAGES
 from tasks.system.console import Console
-from tasks.system.profile_hint import add_profile_argument
+from tasks.system.invocation import add_profile_argument
 from tests.support.checkout import ROOT
 
 # Identical for every profile

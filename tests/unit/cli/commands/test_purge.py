@@ -16,7 +16,7 @@ from tasks.stages.source.run import TreeSnapshot
 from tasks.stages.source.tree_changes_io import compute_tree_digest
 from tasks.stages.wheel.model import Wheel
 from tasks.system import files, manifests
-from tasks.system.profile_hint import format_profile_argument
+from tasks.system.invocation import format_profile_argument
 from tasks.wheels.wheelhouse_io import WheelOrigin
 from tests.integration.conftest import git
 from tests.support.checkout import Heard, broken, opened

@@ -1,0 +1,70 @@
+"""Find the project of a folder, and the folders of the user that all projects share."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tasks.core.errors import SettingsError
+from tasks.core.project import OUTPUT_FOLDER, PROJECT_FILE, Project
+
+CACHE_VARIABLE, CONFIG_VARIABLE = "TORCHYARD_CACHE_DIR", "TORCHYARD_CONFIG_DIR"
+USER_SETTINGS_NAME = "config.yaml"
+_CHECKOUT_FILES = ("dodo.py", "tasks/cli/session.py")
+
+
+def find_project(folder: Path, code: Path, environ: Mapping[str, str] = os.environ) -> Project:
+    """Return the project that `folder` belongs to.
+
+    It is the nearest folder with a torchyard.yaml, else the nearest with a `.torchyard`, else
+    `folder` itself. `code` is the folder of the running torchyard: if it is a checkout that
+    contains `folder`, the checkout is the project. Raises `SettingsError` if there is no such
+    folder.
+    """
+    if not folder.is_dir():
+        hint = "write the path of an existing folder after -C"
+        raise SettingsError("this folder does not exist", location=str(folder), hint=hint)
+    here = folder.resolve()
+    folders = (here, *here.parents)
+    named = (one for one in folders if (one / PROJECT_FILE).is_file())
+    if root := next(named, None):
+        return _create_project(root, code, environ)
+    if code in folders and is_checkout(code):
+        return open_checkout(code, environ)
+    built = (one for one in folders if (one / OUTPUT_FOLDER).is_dir())
+    return _create_project(next(built, here), code, environ)
+
+
+def _create_project(root: Path, code: Path, environ: Mapping[str, str]) -> Project:
+    cache, user_settings = find_cache_folder(environ), find_user_settings(environ)
+    return Project.of_folder(root, code, cache, user_settings)
+
+
+def open_checkout(root: Path, environ: Mapping[str, str] = os.environ) -> Project:
+    """Return the project of a checkout of torchyard."""
+    return Project.of_checkout(root, find_cache_folder(environ), find_user_settings(environ))
+
+
+def is_checkout(folder: Path) -> bool:
+    """Return True if the folder is a checkout of torchyard."""
+    return all((folder / name).is_file() for name in _CHECKOUT_FILES)
+
+
+def find_cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the user's cache folder: TORCHYARD_CACHE_DIR, else that of the platform."""
+    if folder := environ.get(CACHE_VARIABLE):
+        return Path(folder).absolute()
+    import platformdirs  # noqa: PLC0415 - not needed if the variable is set
+
+    return platformdirs.user_cache_path("torchyard", appauthor=False)
+
+
+def find_user_settings(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the path of the user's settings for all projects, which may not exist.
+
+    The file is config.yaml in TORCHYARD_CONFIG_DIR, else in the platform's folder for settings.
+    """
+    if folder := environ.get(CONFIG_VARIABLE):
+        return Path(folder).absolute() / USER_SETTINGS_NAME
+    import platformdirs  # noqa: PLC0415 - not needed if the variable is set
+
+    return platformdirs.user_config_path("torchyard", appauthor=False) / USER_SETTINGS_NAME
