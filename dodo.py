@@ -3,9 +3,7 @@
 README.md explains the use; `doit list` shows the tasks.
 """
 
-import gc
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,15 +12,9 @@ from typing import Any
 from doit import get_var
 from doit.exceptions import InvalidDodoFile
 
-if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # Until the reporter handles SIGINT there is nothing to clean up, and a traceback does not help
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+from tasks.cli.startup import finish_loading, prepare_process
 
-if gc.isenabled():
-    gc.disable()  # objects created at load live until exit: a collection would free nothing
-
-# Otherwise pydantic reads the metadata of every installed package for plugins, and loads them
-os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+prepare_process()
 
 from tasks.cli.session import open_session
 from tasks.core.errors import TorchyardError
@@ -30,15 +22,15 @@ from tasks.system.find_project import open_checkout
 from tasks.system.invocation import read_default_profile
 from tasks.system.screen import format_for_stderr
 
-_ROOT = Path(__file__).resolve().parent
+_PROJECT = open_checkout(Path(__file__).resolve().parent)
 _PROFILE = get_var("profile", read_default_profile())
 
 try:
-    _SETUP = open_session(open_checkout(_ROOT), _PROFILE, os.environ, sys.argv[1:])
+    _SETUP = open_session(_PROJECT, _PROFILE, os.environ, sys.argv[1:])
 except TorchyardError as error:
     raise InvalidDodoFile(format_for_stderr(str(error), len("ERROR: "))) from None
 
-gc.enable()
+finish_loading()
 
 DOIT_CONFIG = _SETUP.doit_config
 

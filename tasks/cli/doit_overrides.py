@@ -1,4 +1,4 @@
-"""Implement doit's commands for torchyard_commands.py, and explain rejected command lines."""
+"""Implement doit's commands for torchyard.doit_commands; explain rejected command lines."""
 
 import re
 import sys

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tasks.cli import help_pages
+from tasks.core import text_layout
 from tasks.core.project import Project
-from tasks.core.text_layout import format_labeled_lines, measure_columns, wrap_text
+from tasks.core.text_layout import format_labeled_lines, measure_columns
+from tasks.system.invocation import adapt_message
 
 _PAGE_KEY_WIDTH, _PAGE_INDENT, _COLUMN_GAP = 11, 2, 2
 _MAX_NAME_WIDTH = 30  # maximum width of a name beside its description
@@ -23,10 +25,10 @@ def render_overview(columns: int, profile: str) -> Iterator[str]:
         pairs = [(_fill_profile(profile, step), doc) for step, doc in steps.items()]
         yield from (title, *_render_pairs(pairs, columns), "")
     stages = ", ".join(stage.name for stage in help_pages.STAGE_PAGES)
-    yield from wrap_text(
+    yield from _wrap_text(
         f"doit list shows every task. doit help NAME explains one: a stage ({stages}) or a "
-        "command. Add profile=NAME to any command to choose a profile of config/profiles; the "
-        f"default is {profile}.",
+        "command. Add profile=NAME to any command to choose a profile; the default is "
+        f"{profile}.",
         columns,
     )
 
@@ -39,13 +41,13 @@ def render_page(name: str, here: str, columns: int, profile: str) -> Iterator[st
     if page:
         return _render_stage_page(page, here, columns, profile)
     doc = help_pages.DOIT_COMMANDS.get(name)
-    return iter(wrap_text(f"doit {name}: {doc}", columns)) if doc else None
+    return iter(_wrap_text(f"doit {name}: {doc}", columns)) if doc else None
 
 
 def _render_stage_page(
     one: help_pages.StagePage, here: str, columns: int, profile: str
 ) -> Iterator[str]:
-    yield from (*wrap_text(f"{one.name}: {one.doc}", columns), "")
+    yield from (*_wrap_text(f"{one.name}: {one.doc}", columns), "")
     log = "extension-NAME" if one.name == "extensions" else one.name
     entries = {
         "does": one.does,
@@ -64,19 +66,24 @@ def _render_stage_page(
 
 
 def _render_command_page(one: help_pages.CommandPage, columns: int, profile: str) -> Iterator[str]:
-    yield from (*wrap_text(f"{one.name}: {one.doc}", columns), "")
-    yield from wrap_text(_fill_profile(profile, one.more), columns)
+    yield from (*_wrap_text(f"{one.name}: {one.doc}", columns), "")
+    yield from _wrap_text(_fill_profile(profile, one.more), columns)
     if one.options:
         yield ""
         options = [(f"--{it.name} {it.value}".rstrip(), it.meaning) for it in one.options]
         yield from _render_pairs(options, columns)
     yield ""
-    yield from format_labeled_lines("example", one.example, _PAGE_KEY_WIDTH, columns)
+    example = adapt_message(one.example)
+    yield from format_labeled_lines("example", example, _PAGE_KEY_WIDTH, columns)
 
 
 def _fill_profile(profile: str, text: str) -> str:
     folder = Project.of_checkout(PurePosixPath()).compute_build_folder(profile)
-    return text.replace("build/PROFILE", folder.as_posix())
+    return adapt_message(text).replace("build/PROFILE", folder.as_posix())
+
+
+def _wrap_text(text: str, columns: int) -> list[str]:
+    return list(text_layout.wrap_text(adapt_message(text), columns))
 
 
 def _render_pairs(pairs: Sequence[tuple[str, str]], columns: int) -> Iterator[str]:
@@ -84,7 +91,8 @@ def _render_pairs(pairs: Sequence[tuple[str, str]], columns: int) -> Iterator[st
     widest = max(measure_columns(name) for name, _ in pairs)
     width = min(widest, _MAX_NAME_WIDTH, columns // 2 - _PAGE_INDENT) + _PAGE_INDENT + _COLUMN_GAP
     for name, text in pairs:
-        yield from format_labeled_lines(f"{'':{_PAGE_INDENT}}{name}", text, width, columns)
+        key = f"{'':{_PAGE_INDENT}}{name}"
+        yield from format_labeled_lines(key, adapt_message(text), width, columns)
 
 
 @dataclass(frozen=True)

@@ -244,7 +244,7 @@ def open_session(
         "reporter": build_reporter_class(console, selected, close_run),
         "verbosity": 2,
         "continue": True,  # build the remaining extensions after one fails
-        "torchyard_session": session,  # for torchyard_commands.py; doit ignores it
+        "torchyard_session": session,  # for torchyard.doit_commands; doit ignores it
     }
 
     def generate_tasks() -> Iterator[DoitTask]:

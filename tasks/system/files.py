@@ -16,6 +16,7 @@ from typing import Any
 
 from tasks.core.errors import BusyError, NoSpaceError, NotOwnedError, TorchyardError
 from tasks.core.model import Artifact
+from tasks.core.project import OUTPUT_FOLDER
 from tasks.core.text_formatting import format_size
 from tasks.knowledge.resource_estimates import STARTED_BUILD_MIB
 from tasks.system import process_group
@@ -108,7 +109,7 @@ _TAG_TEXT = (
 def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> None:
     """Write a file atomically: a reader sees the old or the new content, even after a crash."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _create_folder(target.parent)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -122,6 +123,14 @@ def write_atomic(path: PurePath, content: str | bytes, mode: int = 0o644) -> Non
         if isinstance(error, OSError):  # the error for a full disk has no file name
             error.filename = str(target)
         raise
+
+
+def _create_folder(folder: Path) -> None:
+    """Create a folder and its parents. A new `.torchyard` gets a .gitignore that ignores it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for parent in (folder, *folder.parents):
+        if parent.name == OUTPUT_FOLDER and not (parent / ".gitignore").exists():
+            (parent / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
 def replace_path(source: Path, target: Path) -> None:
@@ -172,7 +181,7 @@ def create_owned_folder(folder: PurePath) -> Path:
     """Create `folder` with a CACHEDIR.TAG; raise `NotOwnedError` if it has content of the user."""
     path, where = Path(folder), str(folder)
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        _create_folder(path)
     except (FileExistsError, NotADirectoryError) as error:
         message, hint = "a file exists where torchyard needs this folder", "move the file away"
         raise NotOwnedError(message, location=where, hint=hint) from error

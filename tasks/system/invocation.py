@@ -27,8 +27,9 @@ _DEFAULT_PROFILE = "quickstart"  # of a checkout
 
 @dataclass(frozen=True)
 class _Invocation:
-    """How the user started torchyard. `project` is `None` for doit in a checkout."""
+    """How the user started torchyard: as `doit`, or with the command `torchyard`."""
 
+    is_doit: bool = True
     project: Project | None = None
     default_profile: str = _DEFAULT_PROFILE
 
@@ -37,9 +38,8 @@ _current = [_Invocation()]
 
 
 def set_invocation(project: Project, default_profile: str) -> None:
-    """Write all messages from now on for this project."""
-    is_checkout = project.is_checkout
-    _current[0] = _Invocation(None if is_checkout else project, default_profile)
+    """Write all messages from now on for the command `torchyard` and this project."""
+    _current[0] = _Invocation(False, project, default_profile)
 
 
 def read_default_profile() -> str:
@@ -75,13 +75,15 @@ _DOC = re.compile(r"(?<![\w./-])docs/(?=[\w-]+\.md\b)")
 
 
 def adapt_message(text: str) -> str:
-    """Return a message with the commands and paths of the project that is in use."""
-    project = _current[0].project
-    if project is None:
+    """Return a message with the commands and paths that the user can use."""
+    if _current[0].is_doit:
         return text
     text = _PROFILE_VALUE.sub("--profile ", _DOIT.sub("torchyard", text))
-    text = text.replace(CHECKOUT_LOCAL_FILE, PROJECT_FILE)
     text = text.replace("doit tabcompletion", "torchyard completion")
+    project = _current[0].project
+    if project is None or project.is_checkout:
+        return text
+    text = text.replace(CHECKOUT_LOCAL_FILE, PROJECT_FILE)
     profiles = "|".join(map(re.escape, ("PROFILE", "NAME", _current[0].default_profile)))
     text = re.sub(rf"(?<![\w./-])build/(?={profiles}\b)", f"{OUTPUT_FOLDER}/build/", text)
     return _DOC.sub(f"{project.code.as_posix()}/docs/", text)

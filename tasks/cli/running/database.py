@@ -25,7 +25,9 @@ class Database:
         self._cache: dict[str, dict[str, Any]] = {}
         self._changed: set[str] = set()
         self._has_warned = False
-        self._connection = _open_database(name)
+        # A project without a build has no folder yet: only a build creates it
+        self._is_deferred = not Path(name).parent.is_dir()
+        self._connection = connect(":memory:") if self._is_deferred else _open_database(name)
 
     def get(self, task_id: str, dependency: str) -> Any:
         """Return the value that a task has for the key `dependency`, or None if it is not set."""
@@ -59,6 +61,9 @@ class Database:
     def dump(self) -> None:
         """Write the changes and close the database file."""
         rows = [(task_id, self._codec.encode(self._cache[task_id])) for task_id in self._changed]
+        if self._is_deferred and Path(self.name).parent.is_dir():
+            self._connection.close()
+            self._connection = _open_database(self.name)
         with self._warn_on_error("save"), closing(self._connection) as connection, connection:
             connection.executemany('insert or replace into "doit" values (?,?)', rows)
 

@@ -202,7 +202,7 @@ def test_known_smoke_check_is_default() -> None:
     config = plan_of(host(), extensions=["simple-knn", mine]).validate.job.smokes
     found = {name: (smoke.script.name, smoke.gpu) for name, smoke in config.items()}
     assert found == {
-        "simple-knn": ("simple-knn.py", True),
+        "simple-knn": ("simple_knn.py", True),
         "diff-gaussian-rasterization": ("mine.py", False),
     }
     assert config["simple-knn"].script.parent.name == "checks"
