@@ -45,7 +45,10 @@ _by_torchyard = [False]  # True if the command `torchyard` runs doit
 
 def activate() -> None:
     """Use torchyard's commands in this process, in any folder."""
+    from tasks.system.stdio import guard_standard_streams  # noqa: PLC0415 - only with torchyard
+
     _by_torchyard[0] = True
+    guard_standard_streams()
 
 
 def _is_active() -> bool:

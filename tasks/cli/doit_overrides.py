@@ -21,7 +21,7 @@ from tasks.core.project import Project
 from tasks.core.text_formatting import find_nearest_word, format_did_you_mean
 from tasks.system import screen
 from tasks.system.console import Console
-from tasks.system.invocation import add_profile_argument, read_default_profile
+from tasks.system.invocation import add_profile_argument, read_default_profile, read_project
 
 
 def show_task_list(
@@ -130,7 +130,9 @@ def translate_usage_error(error: Any, words: Sequence[str], rest: Sequence[str],
 
     screen.configure_stream(sys.stderr)
     names = tuple(task.name for task in tasks)
-    line = CommandLine(tuple(words), names, list_profiles(Project.of_checkout(Path.cwd())))
+    line = CommandLine(
+        tuple(words), names, list_profiles(read_project() or Project.of_checkout(Path.cwd()))
+    )
     cause, stray = error.__context__, None
     if isinstance(error, InvalidCommand):
         unknown = (one for one in rest if not one.startswith("-") and one not in line.names)

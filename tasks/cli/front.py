@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 from doit import loader
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain, reset_vars, set_var
+from doit.plugin import PluginDict
 
 from tasks import __version__
 from tasks.cli import help_pages, help_text
@@ -76,10 +77,9 @@ class _Doit(DoitMain):  # type: ignore[misc]
         super().__init__(ModuleTaskLoader(namespace), (), {"BACKEND": backend})
         self._profile = profile
 
-    def get_cmds(self) -> dict[str, Any]:
-        """Return the commands by name."""
-        commands = super().get_cmds()
-        return {one.get_name(): commands[one.get_name()] for one in self.DOIT_CMDS}
+    def get_cmds(self) -> PluginDict:
+        """Return the commands by name, without those of other packages."""
+        return PluginDict({one.get_name(): one for one in self.DOIT_CMDS})
 
     def process_args(self, cmd_args: Sequence[str]) -> list[str]:
         """Return the arguments unchanged: a file name may contain an equals sign."""
@@ -253,8 +253,6 @@ def _run_doit(ctx: click.Context, profile: str, words: list[str]) -> int:
     """Run a command line of doit for the project, and return its exit code."""
     project = _use_project(ctx)
     name = profile or _read_options(ctx).profile or invocation.read_default_profile()
-    sys.argv = ["doit", *words]  # doit's commands explain rejected words with it
-    doit_commands.activate()
     setup = open_session(project, name, os.environ, words)
     finish_loading()
     # As doit does with dodo.py: the user's paths start at the current folder
@@ -323,6 +321,7 @@ def run_command_line(argv: Sequence[str], code: Path) -> int:
 
     It is 0 if all is done, 1 if a stage failed, 2 for a bug, and 3 for wrong settings or arguments.
     """
+    doit_commands.activate()
     words = list(argv) or ["--help"]
     try:
         result = _GROUP.main(words, "torchyard", standalone_mode=False, obj=_Globals(code))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import structs
 
-from tasks.cli.help_pages import COMMAND_PAGES, DOIT_COMMANDS, Option
+from tasks.cli.help_pages import COMMAND_PAGES, DEVELOPMENT, DOIT_COMMANDS, Option
 from tasks.cli.running.doit_adapter import build_reporter_class
 from tasks.cli.running.doit_tasks import DoitTask, generate_stage_tasks, resolve_user_path
 from tasks.cli.running.execute import Session, StageAction, run_command_action
@@ -51,6 +51,8 @@ from tasks.system.screen import configure_stream
 def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
     """Yield a doit task for each command of `tasks.cli.help_pages`."""
     for command in COMMAND_PAGES:
+        if command.group == DEVELOPMENT and not subject.project.is_checkout:
+            continue
         run_command = partial(_run_command, command.name, subject)
         yield {
             "basename": command.name,

@@ -90,9 +90,9 @@ def merge_kept_extensions(
 
 
 _FILE_HEADER = f"""\
-# {LOCK_NAME}: what each profile was built of, commit by commit and file by file. doit lock
-# writes it after a build, doit build takes exactly this again, doit lock --check tells in what the
-# two differ. It belongs into the repository.
+# {LOCK_NAME}: the commits, files and packages that each profile was built from. The command
+# `lock` writes it after a build, `build` uses exactly these again, and `lock --check` shows the
+# differences. Commit this file.
 """
 _SECTION_KEY = re.compile(r"""^(["']?)(?P<name>[^\s"'#][^"']*?)\1:\s*(#.*)?$""")
 

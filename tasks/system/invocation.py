@@ -42,6 +42,11 @@ def set_invocation(project: Project, default_profile: str) -> None:
     _current[0] = _Invocation(False, project, default_profile)
 
 
+def read_project() -> Project | None:
+    """Return the project of the command `torchyard`; `None` for doit."""
+    return _current[0].project
+
+
 def read_default_profile() -> str:
     """Return the default profile: TORCHYARD_PROFILE, else that of the project."""
     return os.environ.get("TORCHYARD_PROFILE") or _current[0].default_profile
