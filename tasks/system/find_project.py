@@ -15,8 +15,8 @@ _CHECKOUT_FILES = ("dodo.py", "tasks/cli/session.py")
 def find_project(folder: Path, code: Path, environ: Mapping[str, str] = os.environ) -> Project:
     """Return the project that `folder` belongs to.
 
-    It is the nearest folder with a torchyard.yaml, else the nearest with a `.torchyard`, else
-    `folder` itself. `code` is the folder of the running torchyard: if it is a checkout that
+    It is the nearest folder with a torchyard.yaml, else the nearest git work tree or folder with a
+    `.torchyard`, else `folder` itself. `code` is the folder of the running torchyard: if it is a checkout that
     contains `folder`, the checkout is the project. Raises `SettingsError` if there is no such
     folder.
     """
@@ -30,8 +30,8 @@ def find_project(folder: Path, code: Path, environ: Mapping[str, str] = os.envir
         return _create_project(root, code, environ)
     if code in folders and is_checkout(code):
         return open_checkout(code, environ)
-    built = (one for one in folders if (one / OUTPUT_FOLDER).is_dir())
-    return _create_project(next(built, here), code, environ)
+    marked = (one for one in folders if (one / OUTPUT_FOLDER).is_dir() or (one / ".git").exists())
+    return _create_project(next(marked, here), code, environ)
 
 
 def _create_project(root: Path, code: Path, environ: Mapping[str, str]) -> Project:
