@@ -56,7 +56,7 @@ def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHYARD_CACHE_DIR", str(folder / "cache"))
-        patch.setenv("TORCHYARD__TARGET__GPUS", "[12.0]")
+        patch.setenv("TORCHYARD__TARGET__GPUS", '["12.0"]')
         yield Stand(Installed(folder / "venv", wheel), project)
     shutil.rmtree(folder)
 
