@@ -25,7 +25,7 @@ from tasks.cli.startup import finish_loading
 from tasks.core.errors import TorchyardError
 from tasks.core.project import Project
 from tasks.core.text_formatting import find_nearest_word
-from tasks.settings.layers_io import list_profiles, read_default_profile
+from tasks.settings.layers_io import list_profiles, load_settings, read_default_profile
 from tasks.system import invocation, screen
 from tasks.system.find_project import find_project
 from torchyard import doit_commands
@@ -38,20 +38,6 @@ _COMMANDS = {
     if page.group != help_pages.DEVELOPMENT  # these need a checkout
 }
 _ALWAYS = click.Option(["-a", "--always"], is_flag=True, help="run every stage again")
-# doit's own commands: their arguments and options
-_DOIT_OPTIONS: dict[str, tuple[click.Parameter, ...]] = {
-    "list": (
-        click.Option(["-s", "--status"], is_flag=True, help="show the state of each task"),
-        click.Option(["--all"], is_flag=True, help="also list each extension"),
-        click.Option(["-q", "--quiet"], is_flag=True, help="print only the names"),
-    ),
-    "clean": (
-        click.Argument(["words"], nargs=-1, metavar="[STAGE]..."),
-        click.Option(["-n", "--dry-run"], is_flag=True, help="only show what would be removed"),
-    ),
-    "info": (click.Argument(["words"], nargs=1, metavar="STAGE"),),
-    "forget": (click.Argument(["words"], nargs=-1, metavar="[STAGE]..."),),
-}
 _SHELLS = ("bash", "zsh", "fish")
 
 
@@ -61,6 +47,66 @@ class _Globals:
 
     code: Path = Path()
     profile: str = ""
+
+
+def _read_options(ctx: click.Context) -> _Globals:
+    return ctx.find_object(_Globals) or _Globals()
+
+
+def _find_project(ctx: click.Context) -> Project:
+    return find_project(Path.cwd(), _read_options(ctx).code)
+
+
+def _complete_profiles(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    names: Iterable[str] = ()
+    with suppress(TorchyardError):
+        names = list_profiles(_find_project(ctx))
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _complete_stages(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    names = [name for name in _STAGES if name != "build"]
+    with suppress(TorchyardError):
+        project = _find_project(ctx)
+        profile = ctx.params.get("profile") or read_default_profile(project)
+        loaded = load_settings(project, profile, os.environ)
+        names += [f"extensions:{one.name}" for one in loaded.settings.extensions]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _create_stages_argument() -> click.Argument:
+    metavar = "[STAGE]..."
+    return click.Argument(["words"], nargs=-1, metavar=metavar, shell_complete=_complete_stages)
+
+
+def _create_profile_option() -> click.Option:
+    return click.Option(
+        ["-p", "--profile"],
+        metavar="NAME",
+        default="",
+        help="a profile of torchyard.yaml, or a built-in one",
+        shell_complete=_complete_profiles,
+    )
+
+
+# doit's own commands: their arguments and options
+_DOIT_OPTIONS: dict[str, tuple[click.Parameter, ...]] = {
+    "list": (
+        click.Option(["-s", "--status"], is_flag=True, help="show the state of each task"),
+        click.Option(["--all"], is_flag=True, help="also list each extension"),
+        click.Option(["-q", "--quiet"], is_flag=True, help="print only the names"),
+    ),
+    "clean": (
+        _create_stages_argument(),
+        click.Option(["-n", "--dry-run"], is_flag=True, help="only show what would be removed"),
+    ),
+    "info": (click.Argument(["words"], nargs=1, metavar="STAGE"),),
+    "forget": (_create_stages_argument(),),
+}
 
 
 class _Doit(DoitMain):  # type: ignore[misc]
@@ -166,33 +212,6 @@ def _explain_unknown_command(ctx: click.Context, word: str) -> str:
     return f'there is no command "{word}"{suggestion}. List the commands: torchyard --help'
 
 
-def _complete_profiles(
-    ctx: click.Context, _: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    names: Iterable[str] = ()
-    with suppress(TorchyardError):
-        names = list_profiles(_find_project(ctx))
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-def _create_profile_option() -> click.Option:
-    return click.Option(
-        ["-p", "--profile"],
-        metavar="NAME",
-        default="",
-        help="a profile of torchyard.yaml, or a built-in one",
-        shell_complete=_complete_profiles,
-    )
-
-
-def _read_options(ctx: click.Context) -> _Globals:
-    return ctx.find_object(_Globals) or _Globals()
-
-
-def _find_project(ctx: click.Context) -> Project:
-    return find_project(Path.cwd(), _read_options(ctx).code)
-
-
 def _use_project(ctx: click.Context) -> Project:
     """Return the project of the current folder; write all messages for it."""
     project = _find_project(ctx)
@@ -231,20 +250,23 @@ def _create_page_command(page: help_pages.CommandPage) -> click.Command:
         for one in page.options
     ]
     if page.takes:
-        parameters.append(click.Argument(["words"], nargs=-1, metavar=f"[{page.takes}]..."))
+        argument = click.Argument(["words"], nargs=-1, metavar=f"[{page.takes}]...")
+        if page.takes == "WHEEL":  # doit could take `a=b.whl` for a variable
+            argument.callback = lambda ctx, parameter, paths: [*map(os.path.abspath, paths)]
+        parameters.append(argument)
     return _create_command(page.name, page.doc, parameters)
 
 
 def _create_stage_command(name: str) -> click.Command:
     """Return the command of a stage; `build` takes the names of stages."""
-    stages = (click.Argument(["words"], nargs=-1, metavar="[STAGE]..."),)
 
     @click.pass_context
     def run(ctx: click.Context, /, always: bool, profile: str, words: Sequence[str] = ()) -> int:
         selected = words or [name]
         return _run_doit(ctx, profile, ["run", *(["-a"] if always else []), *selected])
 
-    parameters = [*(stages if name == "build" else ()), _ALWAYS, _create_profile_option()]
+    stages = [_create_stages_argument()] if name == "build" else []
+    parameters = [*stages, _ALWAYS, _create_profile_option()]
     doc = _STAGES[name.partition(":")[0]].doc
     return _Command(name, callback=run, params=parameters, help=doc, short_help=doc)
 
@@ -323,6 +345,7 @@ def run_command_line(argv: Sequence[str], code: Path) -> int:
     """
     doit_commands.activate()
     words = list(argv) or ["--help"]
+    sys.argv[1:] = words  # doit's commands explain rejected words with it
     try:
         result = _GROUP.main(words, "torchyard", standalone_mode=False, obj=_Globals(code))
     except click.exceptions.Exit as end:

@@ -16,9 +16,9 @@ def find_project(folder: Path, code: Path, environ: Mapping[str, str] = os.envir
     """Return the project that `folder` belongs to.
 
     It is the nearest folder with a torchyard.yaml, else the nearest git work tree or folder with a
-    `.torchyard`, else `folder` itself. `code` is the folder of the running torchyard: if it is a checkout that
-    contains `folder`, the checkout is the project. Raises `SettingsError` if there is no such
-    folder.
+    `.torchyard`, else `folder` itself. `code` is the folder of the running torchyard: if it is a
+    checkout that contains `folder`, the checkout is the project. Raises `SettingsError` if there is
+    no such folder.
     """
     if not folder.is_dir():
         hint = "write the path of an existing folder after -C"
