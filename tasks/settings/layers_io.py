@@ -54,12 +54,18 @@ def read_default_profile(project: Project) -> str:
         return BUILT_IN_PROFILE
     name = PROJECT_PROFILE
     for tree in _read_project_trees(project, None):
-        if isinstance(leaf := tree.get(_PROFILE_KEY), Leaf):
-            if not isinstance(leaf.value, str):
+        if node := tree.get(_PROFILE_KEY):
+            if not isinstance(node, Leaf) or not isinstance(node.value, str):
+                location = _find_location(node)
                 hint = f"write the name of a profile: {', '.join(list_profiles(project))}"
-                raise SettingsError("profile is not a name", location=leaf.location, hint=hint)
-            name = leaf.value
+                raise SettingsError("profile is not a name", location=location, hint=hint)
+            name = node.value
     return name
+
+
+def _find_location(node: Leaf | Tree) -> str:
+    """Return the location of the first value."""
+    return node.location if isinstance(node, Leaf) else _find_location(next(iter(node.values())))
 
 
 def load_settings(
