@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 
 from tasks.cli.running.doit_adapter import list_exit_signals
-from tasks.system import output
+from tasks.system import invocation, output
 from tasks.system.find_project import CACHE_VARIABLE, CONFIG_VARIABLE
 
 # The marker of a tier, the variable that enables it, and its cost
@@ -92,11 +92,12 @@ def _replace_user_folders(factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """Restore process-wide state that a test replaces: listener and signals."""
-    listener = output._active_listener[0]
+    """Restore process-wide state that a test replaces: listener, invocation and signals."""
+    listener, invoked = output._active_listener[0], invocation._current[0]
     handlers = {number: signal.getsignal(number) for number in list_exit_signals()}
     yield
     output.set_listener(listener)
+    invocation._current[0] = invoked
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
