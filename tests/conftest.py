@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import hypothesis
 import pytest
 
 from tasks.cli.running.doit_adapter import list_exit_signals
-from tasks.system import output
+from tasks.system import invocation, output
+from tasks.system.find_project import CACHE_VARIABLE, CONFIG_VARIABLE
 
 # The marker of a tier, the variable that enables it, and its cost
 TIERS = {
     "long": ("TORCHYARD_TEST_LONG", "minutes: random moments, SIGKILL in every stage, full disks"),
     "real": ("TORCHYARD_TEST_REAL", "the CUDA torch of the index, nvcc, some GB and minutes"),
 }
+_NUMBERS = itertools.count()
 _LEFT_OUT: pytest.StashKey[dict[str, int]] = pytest.StashKey()
 
 
@@ -62,13 +66,38 @@ def pytest_testnodedown(node: Any) -> None:
         node.config.stash[_LEFT_OUT] = left_out
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _user_of_fixtures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give fixtures of a module or a session a cache and settings that are not the user's."""
+    with _replace_user_folders(tmp_path_factory):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _user_of_test(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give each test, and the processes that it starts, a cache and settings of its own."""
+    with _replace_user_folders(tmp_path_factory):
+        yield
+
+
+@contextmanager
+def _replace_user_folders(factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Name folders that do not exist and that no other test uses."""
+    folder = factory.getbasetemp() / "user" / str(next(_NUMBERS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CACHE_VARIABLE, str(folder / "cache"))
+        patch.setenv(CONFIG_VARIABLE, str(folder / "config"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """Restore process-wide state that a test replaces: listener and signals."""
-    listener = output._active_listener[0]
+    """Restore process-wide state that a test replaces: listener, invocation and signals."""
+    listener, invoked = output._active_listener[0], invocation._current[0]
     handlers = {number: signal.getsignal(number) for number in list_exit_signals()}
     yield
     output.set_listener(listener)
+    invocation._current[0] = invoked
     for number, handler in handlers.items():
         signal.signal(number, handler)
 

@@ -212,7 +212,8 @@ def test_loading_imports_no_actions_and_no_build_only_modules() -> None:
     code = (
         "import sys; sys.argv = ['doit', 'list']; from pathlib import Path; import os;"
         "from tasks.cli.session import open_session;"
-        "open_session(Path.cwd(), 'quickstart', os.environ, ['list']);"
+        "from tasks.system.find_project import open_checkout;"
+        "open_session(open_checkout(Path.cwd()), 'quickstart', os.environ, ['list']);"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     done = subprocess.run(

@@ -28,10 +28,15 @@ BUILT_IN_PROFILE = "quickstart"  # the default where no torchyard.yaml exists
 
 def list_profiles(project: Project) -> tuple[str, ...]:
     """Return the names of the built-in profiles, and of those in torchyard.yaml."""
-    names = {path.stem for path in Path(project.config, "profiles").glob("*.yaml")}
-    for tree in _read_project_trees(project, None):
-        names.update(map(str, _select_variants(tree)))
+    names = _list_built_in_profiles(project)
+    if not project.is_checkout:
+        for tree in _read_project_trees(project, None):
+            names.update(_select_variants(tree))
     return tuple(sorted(names | ({PROJECT_PROFILE} if has_project_file(project) else set())))
+
+
+def _list_built_in_profiles(project: Project) -> set[str]:
+    return {path.stem for path in Path(project.config, "profiles").glob("*.yaml")}
 
 
 def has_project_file(project: Project) -> bool:
@@ -49,12 +54,18 @@ def read_default_profile(project: Project) -> str:
         return BUILT_IN_PROFILE
     name = PROJECT_PROFILE
     for tree in _read_project_trees(project, None):
-        if isinstance(leaf := tree.get(_PROFILE_KEY), Leaf):
-            if not isinstance(leaf.value, str):
+        if node := tree.get(_PROFILE_KEY):
+            if not isinstance(node, Leaf) or not isinstance(node.value, str):
+                location = _find_location(node)
                 hint = f"write the name of a profile: {', '.join(list_profiles(project))}"
-                raise SettingsError("profile is not a name", location=leaf.location, hint=hint)
-            name = leaf.value
+                raise SettingsError("profile is not a name", location=location, hint=hint)
+            name = node.value
     return name
+
+
+def _find_location(node: Leaf | Tree) -> str:
+    """Return the location of the first value."""
+    return node.location if isinstance(node, Leaf) else _find_location(next(iter(node.values())))
 
 
 def load_settings(
@@ -113,14 +124,16 @@ def _build_entry_tree(loaded: LoadedSettings, profile: str, name: str) -> Tree:
 def _read_layers(project: Project, profile: str, local: str | None) -> Iterator[Tree]:
     """Yield the layers of all files, each with the values that the next one may override."""
     yield _read_built_in(project, "default.yaml")
-    built_in = f"profiles/{profile}.yaml"
-    is_built_in = Path(project.config, built_in).is_file()
+    is_built_in = profile in _list_built_in_profiles(project)  # a name, never a path
     if is_built_in:
-        yield _read_built_in(project, built_in)
+        yield _read_built_in(project, f"profiles/{profile}.yaml")
     if project.user_settings and Path(project.user_settings).is_file():
         yield read_yaml_tree(Path(project.user_settings), str(project.user_settings))
     has_variant = profile == PROJECT_PROFILE and (local is not None or has_project_file(project))
     for tree in _read_project_trees(project, local):
+        if project.is_checkout:  # its profiles are in config/profiles
+            yield tree
+            continue
         variants = _select_variants(tree)
         yield {key: value for key, value in tree.items() if key not in _PROJECT_KEYS}
         if profile in variants:

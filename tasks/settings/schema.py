@@ -309,8 +309,9 @@ class Wheel(Section, frozen=True):
     (2.6.0+cu130.sm120.g1a2b3c4, 2.6.0+cpu.debug.g1a2b3c4); `none` leaves it out."""
     cuda: Literal["auto", "packages", "toolkit"] = "auto"
     """Where a torch built on Linux takes CUDA from: NVIDIA's `packages`, declared, or `toolkit`."""
-    wheelhouse: values.UserPath = "wheelhouse"
-    """Folder for wheels, shared by all profiles; relative to the checkout."""
+    wheelhouse: values.UserPath = "auto"
+    """Folder for wheels, shared by all profiles; `auto` is `wheelhouse` in a checkout of torchyard,
+    and `.torchyard/wheelhouse` in a project."""
 
     checks = {"wheelhouse": values.expand_user}
 

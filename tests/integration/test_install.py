@@ -19,6 +19,7 @@ from packaging.tags import sys_tags
 from tasks.cli.commands import restore as report
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Artifact
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.install import install_commit_io, install_journal_io, run
@@ -82,7 +83,7 @@ def stamp(yard: InstallYard) -> Path:
 
 
 def restore(yard: InstallYard, *, yes: bool = True) -> None:
-    report.run(SelectedProfile(yard.root, yard.profile, None), yes=yes)
+    report.run(SelectedProfile(Project.of_checkout(yard.root), yard.profile, None), yes=yes)
 
 
 def versions(person: Theirs) -> dict[str, str]:

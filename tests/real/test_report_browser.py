@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tasks.cli.commands import report
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 from tests.support import runrecords
 from tests.support.checkout import ROOT
@@ -54,7 +55,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
             runrecords.edges(EDGES), failed=day == 22, when=f"2026-11-{day}T00:00:00+00:00"
         )
         runrecords.written(runs, told)
-    report.run(SelectedProfile(root, "trial", None))
+    report.run(SelectedProfile(Project.of_checkout(root), "trial", None))
     return root / "build" / "trial" / "report" / "report.html"
 
 

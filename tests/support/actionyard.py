@@ -11,6 +11,7 @@ from typing import Any
 
 from tasks.core.deps_model import CompilerCache, DepsManifest, Program
 from tasks.core.model import Arch, Interpreter, Layout
+from tasks.core.project import Project
 from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.settings.schema import parse_settings
 from tasks.stages.compile.model import CompileJob
@@ -91,8 +92,8 @@ class Yard:
 
 def make_yard(folder: Path, venv: Path, backend: Backend = "setup_py", profile: str = "p") -> Yard:
     """A checkout in `folder`, and the toy tree beside it."""
-    layout = Layout(folder, profile, folder / "wheelhouse")
-    knowledge = layout.config / "knowledge"
+    layout = Layout(Project.of_checkout(folder), profile, folder / "wheelhouse")
+    knowledge = layout.project.config / "knowledge"
     shutil.copytree(ROOT / "config" / "knowledge", knowledge, dirs_exist_ok=True)
     files.create_owned_folder(layout.build)
     return Yard(layout, make_tree(folder / "pytorch", backend=backend), venv)

@@ -13,6 +13,7 @@ import pytest
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Gpu, Host, Interpreter
 from tasks.core.ninja_progress import Progress
+from tasks.core.project import Project
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
 from tasks.planning.profile_plan import build_layout, make_plan
@@ -60,14 +61,15 @@ def write(yard: Path, text: str, profile: str = "mine") -> None:
 
 
 def opened(yard: Path, profile: str = "mine", on: Host = HOST) -> SelectedProfile:
-    loaded = load_settings(yard / "config", profile, {})
-    layout = build_layout(yard, profile, loaded.settings)
+    project = Project.of_checkout(yard)
+    loaded = load_settings(project, profile, {})
+    layout = build_layout(project, profile, loaded.settings)
     choice, plan = make_plan(loaded.settings, on, KNOWLEDGE, layout)
-    return SelectedProfile(yard, profile, Profile(loaded, layout, on, KNOWLEDGE, choice, plan))
+    return SelectedProfile(project, profile, Profile(loaded, layout, on, KNOWLEDGE, choice, plan))
 
 
 def broken(yard: Path, text: str) -> SelectedProfile:
     write(yard, text)
     with pytest.raises(TorchyardError) as found:
-        load_settings(yard / "config", "mine", {})
-    return SelectedProfile(yard, "mine", None, found.value)
+        load_settings(Project.of_checkout(yard), "mine", {})
+    return SelectedProfile(Project.of_checkout(yard), "mine", None, found.value)

@@ -9,6 +9,7 @@ from doit.cmd_base import DodoTaskLoader
 from doit.doit_cmd import DoitMain
 
 from tasks.cli.session import generate_command_tasks
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.planning.profile_plan import STAGE_KINDS
 from tests.support.snippets import ROOT
@@ -27,7 +28,8 @@ def _own() -> Iterator[tuple[str, Options]]:
 
 
 def _ours() -> Iterator[tuple[str, Options]]:
-    for task in generate_command_tasks(SelectedProfile(ROOT, "quickstart", None)):
+    subject = SelectedProfile(Project.of_checkout(ROOT), "quickstart", None)
+    for task in generate_command_tasks(subject):
         params = task["params"]
         yield task["basename"], {one["long"]: one.get("type") is not bool for one in params}
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.model import Layout, Stage
+from tasks.core.project import Project
 from tasks.settings.schema import parse_settings
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions.model import BuiltExtension
@@ -53,7 +54,7 @@ class InstallYard:
 
     @property
     def layout(self) -> Layout:
-        return Layout(self.root, self.profile, self.root / "wheelhouse")
+        return Layout(Project.of_checkout(self.root), self.profile, self.root / "wheelhouse")
 
     @property
     def build(self) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tasks.core.deps_model import DepsJob
 from tasks.core.model import Arch, Host, Layout, Plan
+from tasks.core.project import Project
 from tasks.core.resolution import Resolution
 from tasks.knowledge.torch_releases import normalize_machine
 from tasks.knowledge.versions import format_major_minor, parse_major_minor
@@ -20,7 +21,9 @@ from tests.support.checkout import KNOWLEDGE
 from tests.support.newest import NEWEST_RELEASE
 from tests.support.publishedwheels import Compiler, PublishedWheels, TorchWheel, parse_archs
 
-_LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
+_LAYOUT = Layout(
+    Project.of_checkout(PurePosixPath("/yard")), "p", PurePosixPath("/yard/wheelhouse")
+)
 
 
 @dataclass(frozen=True)

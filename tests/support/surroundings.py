@@ -8,6 +8,7 @@ from typing import Any
 
 from tasks.core.check_ids import CheckId
 from tasks.core.model import Gpu, Host, InstalledToolkit, Interpreter
+from tasks.core.project import Project
 from tasks.doctor.host_facts import (
     BuildTorch,
     Disk,
@@ -119,6 +120,6 @@ WINDOWS = replace(
 def profile_on(s: HostFacts, **asked: Any) -> Profile:
     """A profile of torch `RELEASE` that opens there; it compiles an extension by default."""
     settings = parse_settings(pin_torch({"extensions": [EXTENSION], **asked}))
-    layout = build_layout(s.root, "mine", settings)
+    layout = build_layout(Project.of_checkout(s.root), "mine", settings)
     choice, plan = make_plan(settings, s.host, KNOWLEDGE, layout)
     return Profile(LoadedSettings("mine", settings, {}), layout, s.host, KNOWLEDGE, choice, plan)

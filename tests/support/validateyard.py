@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.model import Arch, Layout, ValidationResult
+from tasks.core.project import Project
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions.model import BuiltExtension
 from tasks.stages.validate.model import SmokeCheck, ValidateJob, Validation
@@ -46,10 +47,9 @@ def probing(names: Sequence[str], gpu: str, end: str = "") -> str:
 
 
 class FlatLayout(Layout):
-    """A layout with the outputs of the build in `root`, and the configuration of this checkout."""
+    """A layout with the outputs of the build in `root`."""
 
     build = property(lambda layout: layout.root)
-    config = ROOT / "config"
 
 
 class Yard:
@@ -109,7 +109,7 @@ class Yard:
     def job(self, **changes: object) -> ValidateJob:
         folder = self.folder
         made = ValidateJob(
-            layout=FlatLayout(folder, "mine", folder),
+            layout=FlatLayout(Project(folder, ROOT, folder, folder), "mine", folder),
             system="linux",
             checks=CHECKS,
             timeout=60,

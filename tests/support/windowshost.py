@@ -11,6 +11,7 @@ from msgspec import structs
 
 from tasks.core.deps_model import CompilerCache, CudaHome, DepsManifest, MsvcEnvironment, Program
 from tasks.core.model import Stage
+from tasks.core.project import Project
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.layers_io import load_settings
 from tests.support.checkout import KNOWLEDGE, RELEASE, ROOT
@@ -53,9 +54,9 @@ def stages(profile: str, **changes: Any) -> dict[str, Stage]:
     `changes` are settings.
     """
     environ = {"TORCHYARD__TORCH__VERSION": RELEASE}
-    settings = load_settings(ROOT / "config", profile, environ).settings
+    settings = load_settings(Project.of_checkout(ROOT), profile, environ).settings
     settings = structs.replace(settings, **changes)
-    layout = build_layout(CHECKOUT, profile, settings)
+    layout = build_layout(Project.of_checkout(CHECKOUT), profile, settings)
     plan = make_plan(settings, WINDOWS_HOST, KNOWLEDGE, layout)[1]
     return {stage.name: stage for stage in (*plan.stages, plan.validate)}
 

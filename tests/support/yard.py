@@ -69,6 +69,9 @@ class Yard:
                 **os.environ,
                 "CI": "true",
                 "TORCHYARD__BUILD__CACHE": self.cache,
+                # of the user, whose builds of other checkouts are none of ours
+                "TORCHYARD_CACHE_DIR": str(self.folder / "build"),
+                "TORCHYARD_CONFIG_DIR": str(self.folder / "user"),
                 **(env or {}),
             },
             stdout=subprocess.PIPE,

@@ -10,14 +10,13 @@ import pytest
 from tasks.cli.commands import verify
 from tasks.cli.running import doit_tasks
 from tasks.cli.session import generate_command_tasks
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 
 
 def commands() -> dict[str, dict[str, Any]]:
-    return {
-        one["basename"]: one
-        for one in generate_command_tasks(SelectedProfile(Path("/checkout"), "p", None))
-    }
+    subject = SelectedProfile(Project.of_checkout(Path("/checkout")), "p", None)
+    return {one["basename"]: one for one in generate_command_tasks(subject)}
 
 
 FILES = [
@@ -54,7 +53,9 @@ def test_remote_index_is_not_a_local_directory(started: Path, typed: str) -> Non
 def test_hint_of_failed_command_names_the_profile(tmp_path: Path) -> None:
     (report,) = (
         one
-        for one in generate_command_tasks(SelectedProfile(tmp_path, "mine", None))
+        for one in generate_command_tasks(
+            SelectedProfile(Project.of_checkout(tmp_path), "mine", None)
+        )
         if one["basename"] == "report"
     )
     act, (run,) = report["actions"][0]

@@ -12,6 +12,7 @@ import pytest
 
 from tasks.core.canonical_json import format_canonical_json
 from tasks.core.deps_model import CompilerCache, DepsManifest, ToolchainStamps
+from tasks.core.project import Project
 from tasks.lock.lock_file import parse_section, replace_section
 from tasks.runlog.run_record import parse_run
 from tasks.settings.layers_io import load_settings
@@ -26,6 +27,7 @@ from tasks.system import manifests
 from tasks.system.hardware.host_probe import HostPin
 
 FILES = Path(__file__).parent / "earlier_formats"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -80,8 +82,7 @@ def test_run_record_of_earlier_release_is_read() -> None:
 def test_renamed_key_is_read_with_a_warning_that_names_the_new_one(
     local: str, environ: dict[str, str]
 ) -> None:
-    config = Path(__file__).parents[2] / "config"
-    loaded = load_settings(config, "quickstart", environ, local=local)
+    loaded = load_settings(Project.of_checkout(ROOT), "quickstart", environ, local=local)
     assert loaded.settings.build.auto_fix
     (warning,) = loaded.warnings
     place = "config/local.yaml:2" if local else "TORCHYARD__BUILD__HEAL"
@@ -90,6 +91,6 @@ def test_renamed_key_is_read_with_a_warning_that_names_the_new_one(
 
 
 def test_new_key_overrides_old_key_in_the_same_file() -> None:
-    config = Path(__file__).parents[2] / "config"
     text = "build:\n  auto_fix: false\n  heal: true\n"
-    assert not load_settings(config, "quickstart", {}, local=text).settings.build.auto_fix
+    loaded = load_settings(Project.of_checkout(ROOT), "quickstart", {}, local=text)
+    assert not loaded.settings.build.auto_fix

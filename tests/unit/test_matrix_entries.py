@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import SettingsError
+from tasks.core.project import Project
 from tasks.settings.layers_io import load_settings
 from tasks.settings.matrix_entries import expand_matrix
 from tasks.settings.schema import parse_settings
@@ -121,14 +122,15 @@ matrix:
 def test_entry_overrides_all_settings_and_states_its_origin(yard: Path) -> None:
     write(yard, MATRIX)
     name = "torch2.14.1-cu132-sm120"
-    loaded = load_settings(yard / "config", f"mine@{name}", {"TORCHYARD__TORCH__VERSION": "2.9.0"})
+    project = Project.of_checkout(yard)
+    loaded = load_settings(project, f"mine@{name}", {"TORCHYARD__TORCH__VERSION": "2.9.0"})
     assert loaded.settings.torch.version == "2.14.1"
     assert loaded.settings.target.gpus == ("12.0",)
     assert loaded.settings.toolkit.version == "13.2"
     assert loaded.origin["torch.version"] == f"config/profiles/mine.yaml:3 (matrix entry {name})"
     assert loaded.origin["toolkit.version"] == f"config/profiles/mine.yaml:5 (matrix entry {name})"
     assert loaded.profile == f"mine@{name}"
-    assert load_settings(yard / "config", "mine", {}).settings.torch.version == "2.10.0"
+    assert load_settings(project, "mine", {}).settings.torch.version == "2.10.0"
 
 
 @pytest.mark.parametrize(
@@ -146,13 +148,13 @@ def test_entry_overrides_all_settings_and_states_its_origin(yard: Path) -> None:
 def test_unknown_entry_is_refused(yard: Path, profile: str, what: str) -> None:
     write(yard, MATRIX)
     with pytest.raises(SettingsError) as error:
-        load_settings(yard / "config", profile, {})
+        load_settings(Project.of_checkout(yard), profile, {})
     assert what in str(error.value)
 
 
 def test_profile_without_matrix_has_no_entries(yard: Path) -> None:
     with pytest.raises(SettingsError, match='the profile "mine" has no matrix'):
-        load_settings(yard / "config", "mine@cpu", {})
+        load_settings(Project.of_checkout(yard), "mine@cpu", {})
 
 
 HOSTILE = ["$(touch x)", "`touch x`", "a;b", "a'b", 'a"b', "a\nb", "-o", "${{ x }}", "a|b", ""]
@@ -163,11 +165,11 @@ HOSTILE = ["$(touch x)", "`touch x`", "a;b", "a'b", 'a"b', "a\nb", "-o", "${{ x 
 def test_shell_syntax_is_refused_with_its_line(yard: Path, axis: str, text: str) -> None:
     write(yard, f"matrix:\n  {axis}: [{json.dumps(text)}]\n")
     with pytest.raises(SettingsError) as error:
-        load_settings(yard / "config", "mine", {})
+        load_settings(Project.of_checkout(yard), "mine", {})
     assert f"config/profiles/mine.yaml:2: matrix.{axis}.0" in str(error.value)
 
 
 def test_empty_matrix_entry_is_refused(yard: Path) -> None:
     write(yard, "matrix:\n  exclude:\n    - {}\n")
     with pytest.raises(SettingsError, match=r"config/profiles/mine\.yaml:3: matrix\.exclude\.0"):
-        load_settings(yard / "config", "mine", {})
+        load_settings(Project.of_checkout(yard), "mine", {})

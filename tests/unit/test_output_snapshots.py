@@ -26,6 +26,7 @@ from tasks.core.build_activity import BuildActivity, SlowOutput
 from tasks.core.errors import TorchyardError
 from tasks.core.model import ValidationResult
 from tasks.core.ninja_progress import Progress
+from tasks.core.project import Project
 from tasks.doctor import folder_facts_io
 from tasks.doctor.host_facts import HostFacts
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
@@ -76,13 +77,13 @@ class Stand:
     def select(self, text: str, facts: HostFacts = LINUX) -> SelectedProfile:
         """Open a profile of this text for the host of `facts`, in a folder that does not exist."""
         write(self.yard, text)
-        loaded = load_settings(self.yard / "config", "mine", {})
-        layout = build_layout(PLACE, "mine", loaded.settings)
+        loaded = load_settings(Project.of_checkout(self.yard), "mine", {})
+        layout = build_layout(Project.of_checkout(PLACE), "mine", loaded.settings)
         choice, plan = make_plan(loaded.settings, facts.host, KNOWLEDGE, layout)
         profile = Profile(loaded, layout, facts.host, KNOWLEDGE, choice, plan)
         self.patch.setattr(doctor, "read_host_facts", lambda *_: facts)
         self.patch.setattr(folder_facts_io, "list_disks", lambda *_: facts.disks)
-        return SelectedProfile(Path(PLACE), "mine", profile)
+        return SelectedProfile(Project.of_checkout(Path(PLACE)), "mine", profile)
 
     def run(self, command: Callable[[], None]) -> str:
         """Return what a command prints, and its error as doit shows it."""
@@ -146,7 +147,7 @@ def print_explain(text: str) -> Callable[[Stand], str]:
 
 def print_diagnose(stand: Stand) -> str:
     Path("compile.log").write_text(LOG, encoding="utf-8")
-    subject = SelectedProfile(ROOT, "mine", None)
+    subject = SelectedProfile(Project.of_checkout(ROOT), "mine", None)
     return stand.run(lambda: diagnose.run(subject, log="compile.log"))
 
 
@@ -183,7 +184,7 @@ def print_report_of_a_run(stand: Stand) -> str:
     shutil.copytree(ROOT / "templates", stand.yard / "templates")
     told = runrecords.events(runrecords.edges(40), failed=True)
     runrecords.written(stand.yard / "build" / "trial" / "records" / "runs", told)
-    report.run(SelectedProfile(stand.yard, "trial", None))
+    report.run(SelectedProfile(Project.of_checkout(stand.yard), "trial", None))
     return (stand.yard / "build" / "trial" / "report" / "report.md").read_text(encoding="utf-8")
 
 

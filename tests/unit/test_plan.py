@@ -12,6 +12,7 @@ import pytest
 from tasks.core.canonical_json import convert_to_json, format_canonical_json
 from tasks.core.errors import SettingsError
 from tasks.core.model import Host, Plan, Stage, System
+from tasks.core.project import Project
 from tasks.core.resolution import Resolution
 from tasks.planning.profile_plan import STAGE_KINDS, build_layout, make_plan
 from tasks.settings.layers_io import list_profiles, load_settings
@@ -27,7 +28,8 @@ ROOTS: dict[System, PurePath] = {
 }
 INSTALL = {"install": "install.into is not set"}
 SMOKE = {"name": "smoke", "path": "templates/smoke"}
-SHIPPED = [name for name in list_profiles(CONFIG) if not name.startswith("local-")]
+PROJECT = Project.of_checkout(CONFIG.parent)
+SHIPPED = [name for name in list_profiles(PROJECT) if not name.startswith("local-")]
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +39,12 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Settings]:
     (config / "profiles").mkdir(parents=True)
     for name in ("default", *(f"profiles/{name}" for name in SHIPPED)):
         shutil.copy(CONFIG / f"{name}.yaml", config / f"{name}.yaml")
-    return {name: load_settings(config, name, {}).settings for name in SHIPPED}
+    project = Project.of_checkout(config.parent)
+    return {name: load_settings(project, name, {}).settings for name in SHIPPED}
 
 
 def planned(on: Host, settings: Settings, profile: str = "p") -> tuple[Resolution, Plan]:
-    layout = build_layout(ROOTS[on.system], profile, settings)
+    layout = build_layout(Project.of_checkout(ROOTS[on.system]), profile, settings)
     return make_plan(settings, on, KNOWLEDGE, layout)
 
 

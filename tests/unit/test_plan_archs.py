@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import InstalledToolkit, Layout, Plan
+from tasks.core.project import Project
 from tasks.core.resolution import Resolution
 from tasks.knowledge.arch_lists import parse_torch_archs
 from tasks.knowledge.cuda_toolkits import require_toolkit
@@ -19,7 +20,7 @@ from tasks.stages.env.model import ArchLists, EnvJob
 from tests.support.checkout import HOST, KNOWLEDGE
 from tests.support.rows import each_row
 
-LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
+LAYOUT = Layout(Project.of_checkout(PurePosixPath("/yard")), "p", PurePosixPath("/yard/wheelhouse"))
 PATCHES = [release.patch for release in KNOWLEDGE.releases.values()]
 MADE = sorted({arch for kit in KNOWLEDGE.toolkits.values() for arch in kit.makes})
 NAMES = [gpu.name for gpu in KNOWLEDGE.gpus]

@@ -145,7 +145,7 @@ def subject(
         away = tuple(
             RequiredUrl(url.subject, redact_secrets(url.url), answers=False) for url in asked.urls
         )
-        return replace(LINUX, host=asked.host, root=asked.root, reach=away)
+        return replace(LINUX, host=asked.host, root=asked.project.root, reach=away)
 
     monkeypatch.setattr(doctor, "read_host_facts", look)
     write(yard, PROFILE.format(strategy=request.param, index=index))

@@ -15,6 +15,7 @@ from tasks.cli.session import open_session
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Command, Layout
+from tasks.core.project import Project
 from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.extension_environment_io import (
     locate_build_requirements,
@@ -113,7 +114,7 @@ def test_build_requirement_on_torch_fails_the_build(
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "index"))
     extension = {"name": "toy", "path": str(tmp_path), "requires": ["helper"]}
     settings = parse_settings({"extensions": [extension]})
-    layout = Layout(tmp_path, "mine", tmp_path / "wheelhouse")
+    layout = Layout(Project.of_checkout(tmp_path), "mine", tmp_path / "wheelhouse")
     job = plan_extension(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
     none = Program("", "")
     deps = DepsManifest(
@@ -153,7 +154,8 @@ def laid(yard: Path) -> Path:
     ],
 )
 def test_read_only_commands_run_no_program_from_the_settings(laid: Path, words: str) -> None:
-    names = {task["basename"] for task in open_session(laid, "mine", {}, words.split()).tasks()}
+    session = open_session(Project.of_checkout(laid), "mine", {}, words.split())
+    names = {task["basename"] for task in session.tasks()}
     assert {"deps", "wheel", "install", "lock", "explain"} <= names
     assert not (laid / "ran").exists()
 
@@ -165,14 +167,14 @@ def test_read_only_commands_run_no_program_from_the_settings(laid: Path, words: 
 def test_planning_commands_run_programs_from_the_settings(laid: Path, words: str) -> None:
     """docs/security.md documents it; no other command lets a stage run with incomplete facts."""
     with contextlib.suppress(TorchyardError):
-        open_session(laid, "mine", {}, words.split())
+        open_session(Project.of_checkout(laid), "mine", {}, words.split())
     assert (laid / "ran").exists()
 
 
 @posix
 def test_help_option_builds_nothing(laid: Path, heard: Heard) -> None:
     """doit reads --help in `doit -o --help deps` as a file name, and would run deps."""
-    opened = open_session(laid, "mine", {}, ["-o", "--help", "deps"])
+    opened = open_session(Project.of_checkout(laid), "mine", {}, ["-o", "--help", "deps"])
     (deps,) = (task for task in opened.tasks() if task["basename"] == "deps")
     execute, (yard, stage) = deps["actions"][0]
     yard.gate = lambda: None

@@ -182,10 +182,13 @@ def write_workflow(project: Project, profile: str, kind: str, out: str) -> None:
             "a GitHub runner does not get the values of config/local.yaml and the environment: "
             f"{', '.join(local)}; set them in the profile if the runner needs them"
         )
+    wheelhouse = Path(build_layout(project, profile, loaded.settings).wheelhouse)
+    if wheelhouse.is_relative_to(project.root):  # the runner has another checkout
+        wheelhouse = wheelhouse.relative_to(project.root)
     template_values = {
         "profile": profile,
         "root": str(project.root),
-        "wheelhouse": str(build_layout(project, profile, loaded.settings).wheelhouse),
+        "wheelhouse": wheelhouse.as_posix(),
         "cells": [_build_workflow_entry(project, f"{profile}@{name}", name) for name in names],
     }
     template = Path(project.templates) / "matrix" / _WORKFLOW_TEMPLATES[kind]

@@ -15,6 +15,7 @@ import pytest
 
 from tasks.cli.complete import find_completions
 from tasks.cli.help_text import HELP_PAGES
+from tasks.core.project import Project
 from tasks.settings.layers_io import list_profiles
 from tests.support.systems import posix_only
 
@@ -40,7 +41,9 @@ def test_task_is_completed_by_name() -> None:
 
 def test_profile_names_are_completed_after_profile_option() -> None:
     assert words("doit build profile=rtx") == [
-        f"profile={name}" for name in list_profiles(ROOT / "config") if name.startswith("rtx")
+        f"profile={name}"
+        for name in list_profiles(Project.of_checkout(ROOT))
+        if name.startswith("rtx")
     ]
     assert "profile=" in words("doit build ")
     assert "profile=" not in words("doit build profile=cpu ")

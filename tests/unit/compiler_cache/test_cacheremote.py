@@ -19,6 +19,7 @@ from tasks.compiler_cache.cache_program_io import CacheCounts, read_log_counts
 from tasks.core.deps_model import CompilerCache
 from tasks.core.errors import CommandFailedError, SettingsError
 from tasks.core.model import Command, Layout
+from tasks.core.project import Project
 from tasks.jobs.job_scheduler_io import JobScheduler
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog import build_history_io
@@ -370,7 +371,7 @@ def fail_compile(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> Non
         "_compile_folder",
         lambda _bench, _job, _run, given, _: lose_remote(given[0].env),
     )
-    layout = Layout(folder, "p", folder / "wheelhouse")
+    layout = Layout(Project.of_checkout(folder), "p", folder / "wheelhouse")
     tree = SourceTree("", "git", "", {}, "", "")
     manifests.write_manifest(layout.compute_manifest_path("source"), tree)
     bench: Any = SimpleNamespace(folder=folder, environment=Environment({}, {}, (), ":"))
@@ -386,7 +387,7 @@ def fail_compile(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> Non
 
 
 def fail_extension(folder: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    layout = Layout(folder, "p", folder / "wheelhouse")
+    layout = Layout(Project.of_checkout(folder), "p", folder / "wheelhouse")
     settings = parse_settings({"extensions": [{"name": "toy", "path": str(folder)}]})
     job: ExtensionJob = plan_extension(
         settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE
@@ -416,13 +417,14 @@ URL = "redis://:hunter2@127.0.0.1:6379"
 def test_password_is_accepted_only_from_environment(yard: Path) -> None:
     write(yard, f"build: {{cache_remote: '{URL}'}}\n")
     with pytest.raises(SettingsError) as error:
-        load_settings(yard / "config", "mine", {})
+        load_settings(Project.of_checkout(yard), "mine", {})
     assert "config/profiles/mine.yaml:1: build.cache_remote: this URL contains a password" in str(
         error.value
     )
     assert "hunter2" not in str(error.value)
     name = "TORCHYARD__BUILD__CACHE_REMOTE"
-    assert load_settings(yard / "config", "mine", {name: URL}).settings.build.cache_remote == URL
+    loaded = load_settings(Project.of_checkout(yard), "mine", {name: URL})
+    assert loaded.settings.build.cache_remote == URL
 
 
 @pytest.mark.parametrize(
@@ -439,17 +441,17 @@ def test_password_is_accepted_only_from_environment(yard: Path) -> None:
 )
 def test_invalid_url_is_refused(yard: Path, url: str) -> None:
     with pytest.raises(SettingsError, match=r"build\.cache_remote"):
-        load_settings(yard / "config", "mine", {"TORCHYARD__BUILD__CACHE_REMOTE": url})
+        load_settings(Project.of_checkout(yard), "mine", {"TORCHYARD__BUILD__CACHE_REMOTE": url})
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:99999", ":hunter2@127.0.0.1:0", "[::1]:65536"])
 def test_invalid_port_is_refused_at_load(yard: Path, place: str) -> None:
     name = "TORCHYARD__BUILD__CACHE_REMOTE"
     with pytest.raises(SettingsError, match=r"build\.cache_remote: a port is a number") as error:
-        load_settings(yard / "config", "mine", {name: f"redis://{place}"})
+        load_settings(Project.of_checkout(yard), "mine", {name: f"redis://{place}"})
     assert str(error.value).startswith(f"{name}: ")
     assert "hunter2" not in str(error.value)
-    assert load_settings(yard / "config", "mine", {name: "redis://h:65535|read-only"})
+    assert load_settings(Project.of_checkout(yard), "mine", {name: "redis://h:65535|read-only"})
 
 
 def test_remote_url_is_in_no_fingerprint_and_its_password_in_no_report(
@@ -466,7 +468,7 @@ def test_remote_url_is_in_no_fingerprint_and_its_password_in_no_report(
     assert subject.opened
     jobs = [stage.job for stage in subject.opened.plan.stages if stage.kind in _COMPILING]
     assert {job.cache_remote for job in jobs} == {"redis://127.0.0.1:6379"}
-    settings_report.run(SelectedProfile(yard, "mine", None))
+    settings_report.run(SelectedProfile(Project.of_checkout(yard), "mine", None))
     assert "redis://***@127.0.0.1:6379" in heard.text
     assert "hunter2" not in heard.text
 

@@ -13,6 +13,7 @@ import pytest
 from tasks.compiler_cache import distributed_compilation_io
 from tasks.compiler_cache import distributed_compilation_io as distribute
 from tasks.core.errors import SettingsError, TorchyardError
+from tasks.core.project import Project
 from tasks.runlog.anonymizer import Anonymizer
 from tasks.settings.compile_workers import (
     DISTRIBUTE_SCRIPT,
@@ -68,7 +69,7 @@ def read_settings_error(folder: Path, build: str) -> str:
         (config / f"{name}.yaml").write_text("target:\n  ptx: false\n", encoding="utf-8")
     (config / "local.yaml").write_text(f"build: {build}\n", encoding="utf-8")
     with pytest.raises(SettingsError) as found:
-        load_settings(config, "mine", {})
+        load_settings(Project.of_checkout(folder), "mine", {})
     return str(found.value)
 
 
@@ -111,11 +112,11 @@ def test_invalid_host_is_reported_with_line_or_variable(yard: Path) -> None:
         'build:\n  hosts: ["a/2",\n    "localhost/4"]\n', encoding="utf-8"
     )
     with pytest.raises(SettingsError, match=r"^config/local\.yaml:3: build\.hosts\.1: localhost"):
-        load_settings(config, "mine", {})
+        load_settings(Project.of_checkout(yard), "mine", {})
     (config / "local.yaml").unlink()
     name = "TORCHYARD__BUILD__DISTRIBUTE"
     with pytest.raises(SettingsError, match=rf"^{name}: build\.distribute: distcc requires"):
-        load_settings(config, "mine", {name: "distcc"})
+        load_settings(Project.of_checkout(yard), "mine", {name: "distcc"})
 
 
 def test_compilations_per_host_are_read_from_distcc_log() -> None:

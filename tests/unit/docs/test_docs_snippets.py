@@ -16,6 +16,7 @@ import pytest
 import tree_sitter_powershell
 from tree_sitter import Language, Parser
 
+from tasks.core.project import Project
 from tasks.settings.layers_io import load_settings
 from tests.support.checkout import write
 from tests.support.doitcommands import uses, wrong
@@ -112,7 +113,7 @@ def test_settings_examples_are_valid(snippet: Snippet, yard: Path) -> None:
     if snippet.mark and snippet.mark.kind == "not settings":
         return
     write(yard, snippet.text)
-    assert load_settings(yard / "config", "mine", {}).profile == "mine"
+    assert load_settings(Project.of_checkout(yard), "mine", {}).profile == "mine"
 
 
 @pytest.mark.parametrize("snippet", every("toml", "json"), ids=where)

@@ -6,6 +6,7 @@ import re
 from pathlib import PurePosixPath
 
 from tasks.core.model import Stage
+from tasks.core.project import Project
 from tasks.planning.profile_plan import STAGE_KINDS, build_layout, make_plan
 from tasks.settings.schema import parse_settings
 from tasks.settings.settings_page import SETTING_EXAMPLES
@@ -22,7 +23,7 @@ SETTINGS = parse_settings(
 
 
 def stages() -> dict[str, Stage]:
-    layout = build_layout(PurePosixPath("/yard"), "PROFILE", SETTINGS)
+    layout = build_layout(Project.of_checkout(PurePosixPath("/yard")), "PROFILE", SETTINGS)
     _, plan = make_plan(SETTINGS, HOST, KNOWLEDGE, layout)
     return {stage.kind: stage for stage in (*plan.stages, plan.validate)}
 

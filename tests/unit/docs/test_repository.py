@@ -17,6 +17,7 @@ import yaml
 
 import tasks
 from tasks.cli.session import generate_command_tasks
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 from tests.support.checkout import ROOT
 from tests.support.snippets import commands
@@ -147,7 +148,8 @@ def test_hooks_refuse_a_commit_subject(subject: str, refused_by: str | None, bod
 
 def test_doit_check_is_documented_and_ci_builds_the_site() -> None:
     assert "check" in {
-        one["basename"] for one in generate_command_tasks(SelectedProfile(ROOT, "mine", None))
+        one["basename"]
+        for one in generate_command_tasks(SelectedProfile(Project.of_checkout(ROOT), "mine", None))
     }
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     assert any("mkdocs build --strict" in line for line in commands(script))

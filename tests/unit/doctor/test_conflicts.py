@@ -9,6 +9,7 @@ from subprocess import CalledProcessError
 import pytest
 
 from tasks.core.check_ids import GATE_CHECK_IDS, CheckId
+from tasks.core.project import Project
 from tasks.doctor.examine_host import build_probe_request, check_host
 from tasks.doctor.host_facts_io import read_host_facts
 from tests.integration.conftest import commit, git
@@ -42,7 +43,9 @@ def test_conflicts_in_source_tree_and_extension_are_problems(tmp_path: Path) -> 
     profile = profile_on(
         LINUX, torch={"strategy": "source"}, source={"path": str(torch)}, extensions=[extension]
     )
-    asked = replace(build_probe_request(tmp_path, LINUX_HOST, profile), build=tmp_path)
+    asked = replace(
+        build_probe_request(Project.of_checkout(tmp_path), LINUX_HOST, profile), build=tmp_path
+    )
     found = check_host(read_host_facts(asked, WANTED), profile, KNOWLEDGE, WANTED)
     assert [(one.level, one.subject) for one in found] == [
         ("problem", "source.path"),

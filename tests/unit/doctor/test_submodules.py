@@ -11,6 +11,7 @@ import pytest
 from tasks.cli.commands import doctor
 from tasks.core.check_ids import CheckId
 from tasks.core.errors import TorchyardError
+from tasks.core.project import Project
 from tasks.doctor.check_result import CheckResult
 from tasks.doctor.examine_host import build_probe_request, check_host
 from tasks.doctor.host_facts import HostFacts, MissingSubmodules, ProbeRequest
@@ -27,7 +28,7 @@ WANTED: frozenset[CheckId] = frozenset({"submodules"})
 def find_missing(folder: Path, within: str = "") -> tuple[MissingSubmodules, ...]:
     own = (("toy", folder, folder / within),)
     found = read_host_facts(
-        ProbeRequest(folder, LINUX_HOST, (), build=folder, own=own), WANTED
+        ProbeRequest(Project.of_checkout(folder), LINUX_HOST, (), build=folder, own=own), WANTED
     ).unfetched
     assert found is not None
     return found
@@ -150,7 +151,9 @@ def test_folder_with_space_is_quoted_in_command() -> None:
 def test_only_user_folders_are_checked_for_submodules() -> None:
     clone = {"name": "c", "git": "https://git.example/c.git", "ref": "v1", "imports": ["c"]}
     own = {"name": "o", "path": "/src/o", "subdirectory": "python", "imports": ["o"]}
-    asked = build_probe_request(LINUX.root, LINUX_HOST, profile_on(LINUX, extensions=[clone, own]))
+    asked = build_probe_request(
+        Project.of_checkout(LINUX.root), LINUX_HOST, profile_on(LINUX, extensions=[clone, own])
+    )
     assert asked.own == (("o", PurePosixPath("/src/o"), PurePosixPath("/src/o/python")),)
 
 
@@ -163,7 +166,7 @@ def test_missing_submodules_are_reported_before_first_stage(
     def gate(name: str) -> None:
         def around(asked: ProbeRequest, _: object) -> HostFacts:
             one = replace(EMPTY, extension=name)
-            return replace(LINUX, host=asked.host, root=asked.root, unfetched=(one,))
+            return replace(LINUX, host=asked.host, root=asked.project.root, unfetched=(one,))
 
         monkeypatch.setattr(doctor, "read_host_facts", around)
         write(yard, f"{ignore}extensions: [{{name: {name}, path: rast, imports: [x]}}]\n")

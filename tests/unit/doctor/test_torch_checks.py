@@ -10,6 +10,7 @@ import pytest
 
 from tasks.core.check_ids import ALL_CHECK_IDS
 from tasks.core.model import InstalledTorch, Interpreter
+from tasks.core.project import Project
 from tasks.doctor.check_result import CheckResult
 from tasks.doctor.examine_host import build_probe_request, check_host
 from tasks.doctor.host_facts import BuildTorch, HostFacts, ProbeRequest, Tool
@@ -217,7 +218,9 @@ def test_local_sources_are_searched_for_cuda_files(tmp_path: Path) -> None:
     for name in ("toy/csrc/toy.cpp", "rast/csrc/rast.cu", "rast/rast.cpp"):
         write_atomic(tmp_path / name, "")
     sources = tuple((name, tmp_path / name) for name in ("toy", "rast", "not-fetched-yet"))
-    asked = ProbeRequest(tmp_path, LINUX_HOST, (), build=tmp_path, sources=sources)
+    asked = ProbeRequest(
+        Project.of_checkout(tmp_path), LINUX_HOST, (), build=tmp_path, sources=sources
+    )
     assert read_host_facts(asked, frozenset({"torch-checks"})).without_cuda == frozenset({"toy"})
 
 
@@ -242,13 +245,15 @@ def install(site: Path, text: str | None) -> Path:
 def test_torch_in_environment_is_read_without_running_it(tmp_path: Path, site: str) -> None:
     venv = tmp_path / "venv"
     install(venv / site, f"{TORCH_2_15}\nraise SystemExit('never run')\n")
-    asked = ProbeRequest(tmp_path, LINUX_HOST, (), build=tmp_path, venv=venv)
+    asked = ProbeRequest(Project.of_checkout(tmp_path), LINUX_HOST, (), build=tmp_path, venv=venv)
     found = read_host_facts(asked, frozenset({"torch-checks"}))
     assert found.torch == BuildTorch("2.15.0+cu132", "13.2", parse_cpp_extension(TORCH_2_15))
 
 
 def test_existing_torch_is_read_in_place(tmp_path: Path) -> None:
-    asked = ProbeRequest(tmp_path, LINUX_HOST, (), build=tmp_path, venv=tmp_path / "venv")
+    asked = ProbeRequest(
+        Project.of_checkout(tmp_path), LINUX_HOST, (), build=tmp_path, venv=tmp_path / "venv"
+    )
     assert read_host_facts(asked, frozenset({"torch-checks"})).torch == BuildTorch()
     there = replace(asked, torch=install(tmp_path / "conda", None))
     found = read_host_facts(there, frozenset({"torch-checks"})).torch
@@ -263,5 +268,7 @@ def test_existing_torch_is_probed_in_its_own_folder() -> None:
     host = replace(LINUX_HOST, python=Interpreter("/conda/bin/python", "3.12.4", torch))
     s = replace(LINUX, host=host)
     existing = profile_on(s, torch={"strategy": "existing"})
-    assert str(build_probe_request(s.root, host, existing).torch) == torch.folder
-    assert build_probe_request(s.root, host, profile_on(s)).torch is None
+    assert (
+        str(build_probe_request(Project.of_checkout(s.root), host, existing).torch) == torch.folder
+    )
+    assert build_probe_request(Project.of_checkout(s.root), host, profile_on(s)).torch is None

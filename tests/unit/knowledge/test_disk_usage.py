@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import NoSpaceError
+from tasks.core.project import Project
 from tasks.core.text_formatting import format_size_range
 from tasks.doctor import folder_facts_io
 from tasks.doctor.examine_host import check_host
@@ -120,7 +121,9 @@ def test_complete_environment_needs_no_more_disk_space(tmp_path: Path) -> None:
     python.parent.mkdir(parents=True)
     python.touch()
     done = tmp_path / "install.json"
-    requested = ProbeRequest(tmp_path, LINUX_HOST, (), into=str(python), installed=done)
+    requested = ProbeRequest(
+        Project.of_checkout(tmp_path), LINUX_HOST, (), into=str(python), installed=done
+    )
     assert "install.into" in {
         place for disk in folder_facts_io.list_disks(requested) for place in disk.holds
     }

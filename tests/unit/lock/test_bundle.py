@@ -13,6 +13,7 @@ import pytest
 
 from tasks.core.errors import BadArtifactError, FetchError, NotOwnedError, SettingsError
 from tasks.core.model import Layout, Plan
+from tasks.core.project import Project
 from tasks.lock import bundle_archive_io
 from tasks.lock.bundle_archive_io import (
     BUNDLE_SCHEMA,
@@ -231,7 +232,7 @@ def test_bundle_for_other_host_suggests_python_if_useful(
 ) -> None:
     bundle = replace(BUNDLE, python="3.4", platform=platform)
     manifests.write_manifest(tmp_path / MANIFEST_NAME, bundle)
-    layout = Layout(tmp_path, "mine", tmp_path / "wheels")
+    layout = Layout(Project.of_checkout(tmp_path), "mine", tmp_path / "wheels")
     asked = parse_settings({"offline": str(tmp_path), "extensions": ["simple-knn"]})
     extension = plan_extension(asked.extensions[0], asked, layout, CHOICE, KNOWLEDGE)
     with pytest.raises(SettingsError, match=f"for Python 3.4 on {platform}") as error:
@@ -332,7 +333,11 @@ def test_every_git_url_of_plan_is_redirected_to_bundle(tmp_path: Path) -> None:
         {"extensions": [{"name": "a", "git": url}], "source": {"mirrors": {"https://x/": "/y/"}}}
     )
     stage = plan_extension(
-        asked.extensions[0], asked, Layout(tmp_path, "p", tmp_path), CHOICE, KNOWLEDGE
+        asked.extensions[0],
+        asked,
+        Layout(Project.of_checkout(tmp_path), "p", tmp_path),
+        CHOICE,
+        KNOWLEDGE,
     )
     bundle = replace(BUNDLE, repositories={"https://***@git.example/a": "git/a"})
     (found,) = redirect_plan(Plan((stage,), stage, ()), bundle, tmp_path).stages

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from tasks.core.model import Host, Interpreter, Plan
+from tasks.core.project import Project
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.lock.lock_file import LockedInputs, LockSection, pin_plan
 from tasks.planning.profile_plan import build_layout, make_plan
@@ -48,7 +49,7 @@ HELD = LockSection(
 def plans(held: LockSection = HELD, host: Host = HOST, **asked: Any) -> tuple[Plan, Plan]:
     """Return the plan without the lock and with it."""
     settings = parse_settings(pin_torch({**ASKED, **asked}))
-    layout = build_layout(Path("/yard"), "mine", settings)
+    layout = build_layout(Project.of_checkout(Path("/yard")), "mine", settings)
     choice, plan = make_plan(settings, host, KNOWLEDGE, layout)
     return plan, pin_plan(plan, held, choice)
 

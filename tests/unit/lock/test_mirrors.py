@@ -9,6 +9,7 @@ import pytest
 
 from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError
+from tasks.core.project import Project
 from tasks.doctor import examine_host as judged
 from tasks.doctor import host_facts_io
 from tasks.doctor.examine_host import build_probe_request
@@ -41,7 +42,7 @@ def _nobodys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def opened(yard: Path, text: str) -> Profile:
     write(yard, text)
-    return open_profile(yard, "mine", {})
+    return open_profile(Project.of_checkout(yard), "mine", {})
 
 
 def test_mirror_presets_use_https_and_are_marked_unverified() -> None:
@@ -136,7 +137,7 @@ def test_default_index_in_pip_settings_is_kept(tmp_path: Path) -> None:
 
 def test_doctor_probes_mirror_and_names_original(yard: Path) -> None:
     profile = opened(yard, f"{CPU}mirrors: [sjtu]\n")
-    urls = build_probe_request(yard, profile.host, profile).urls
+    urls = build_probe_request(Project.of_checkout(yard), profile.host, profile).urls
     asked = {one.url: one.instead_of for one in map(host_facts_io._apply_user_index, urls)}
     assert asked[f"{SJTU}/pypi/web/simple"] == DEFAULT_INDEX
     assert asked[f"{SJTU}/pytorch-wheels/cpu"] == "https://download.pytorch.org/whl/cpu"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.core.model import InstalledToolkit
+from tasks.core.project import Project
 from tasks.core.resolution import ToolkitResolution
 from tasks.planning.profile_plan import build_layout, make_plan
 from tasks.settings.schema import parse_settings
@@ -122,7 +123,7 @@ def test_v100_gets_its_wheel_without_a_toolkit(card: str) -> None:
 
 def test_wheel_machine_code_is_read_without_a_toolkit() -> None:
     settings = parse_settings(pin_torch({"target": {"gpus": ["V100"]}}))
-    layout = build_layout(PurePosixPath("/yard"), "p", settings)
+    layout = build_layout(Project.of_checkout(PurePosixPath("/yard")), "p", settings)
     _, plan = make_plan(settings, host(), KNOWLEDGE, layout)
     deps = plan.stages[0].job
     assert (deps.toolkit_provider, deps.toolkit_packages, deps.gcc_max) == ("none", (), None)

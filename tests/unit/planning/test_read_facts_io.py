@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from tasks.core.model import FACT_STORE_PATH, Host, InstalledToolkit, InstalledTorch
+from tasks.core.model import Host, InstalledToolkit, InstalledTorch
 from tasks.knowledge import Knowledge
 from tasks.knowledge.read_facts import MAX_FACT_AGE_DAYS, ReadFacts
 from tasks.knowledge.torch_releases import find_release
@@ -20,6 +20,7 @@ from tasks.planning.read_facts_io import FactReader
 from tasks.planning.resolve import resolve_torch_version
 from tasks.settings.schema import parse_settings
 from tasks.system import fact_store
+from tasks.system.fact_store import FACT_STORE_PATH
 from tasks.system.hardware import toolkit_probe
 from tests.support.checkout import HOST, KNOWLEDGE
 from tests.support.memoryindex import (

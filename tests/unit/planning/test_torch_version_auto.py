@@ -13,9 +13,9 @@ from msgspec import structs
 from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError
 from tasks.core.model import Host, Interpreter
+from tasks.core.project import LOCK_NAME, Project
 from tasks.knowledge import Knowledge
 from tasks.knowledge.read_facts import ReadFacts
-from tasks.lock import LOCK_NAME
 from tasks.lock.lock_file import LockSection, replace_section
 from tasks.lock.opened_profile_io import find_locked_release
 from tasks.planning.resolve import list_versions, resolve_settings, resolve_torch_version
@@ -146,11 +146,11 @@ SECTION = LockSection(
 )
 def test_locked_release_is_found(tmp_path: Path, strategy: Any, locks: bool, release: str) -> None:
     settings = parse_settings({"lock": locks})
-    assert find_locked_release(settings, tmp_path, "mine") == ""
+    assert find_locked_release(settings, Project.of_checkout(tmp_path), "mine") == ""
     text = replace_section("", "mine", structs.replace(SECTION, strategy=strategy))
     (tmp_path / LOCK_NAME).write_text(text, encoding="utf-8")
-    assert find_locked_release(settings, tmp_path, "mine") == release
-    assert find_locked_release(settings, tmp_path, "other") == ""
+    assert find_locked_release(settings, Project.of_checkout(tmp_path), "mine") == release
+    assert find_locked_release(settings, Project.of_checkout(tmp_path), "other") == ""
 
 
 @pytest.mark.parametrize(
@@ -161,13 +161,13 @@ def test_auto_is_the_locked_release(yard: Path, version: str, release: str, orig
     write(yard, f"target: {{gpus: ['12.0']}}\ntorch:\n  version: {version}\n")
     text = replace_section("", "mine", SECTION)
     (yard / LOCK_NAME).write_text(text, encoding="utf-8")
-    loaded = open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST).loaded
+    loaded = open_profile(Project.of_checkout(yard), "mine", {}, KNOWLEDGE, lambda *_: HOST).loaded
     assert loaded.settings.torch.version == release
     assert loaded.origin["torch.version"] == f"config/profiles/mine.yaml:3{origin}"
 
 
 def test_origin_of_auto_names_what_was_asked(yard: Path) -> None:
     write(yard, "target: {gpus: ['12.0']}\ntorch:\n  version: auto\n")
-    profile = open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST)
+    profile = open_profile(Project.of_checkout(yard), "mine", {}, KNOWLEDGE, lambda *_: HOST)
     origin = "config/profiles/mine.yaml:3, auto: the recorded facts"
     assert (profile.choice.torch, profile.loaded.origin["torch.version"]) == (NEWEST, origin)

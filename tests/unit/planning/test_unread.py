@@ -10,6 +10,7 @@ import pytest
 from tasks.cli.commands import explain
 from tasks.cli.session import open_profile
 from tasks.core.model import Host, InstalledToolkit, InstalledTorch, Interpreter
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.planning.warnings import list_unused_setting_warnings
 from tasks.settings.layers_io import list_profiles
@@ -112,7 +113,7 @@ def test_settings_unused_by_only_one_matrix_entry_are_not_reported(yard: Path) -
     assert list_warnings(yard, f"{text}\ntorch: {{strategy: source, index: /w}}")
 
 
-@each_row("name", list_profiles(ROOT / "config"))
+@each_row("name", list_profiles(Project.of_checkout(ROOT)))
 def test_no_shipped_profile_has_unused_settings(name: str) -> None:
     on = replace(HOST, toolkits=(InstalledToolkit("/usr/local/cuda", "12.4.131"),))
     profile = opened(ROOT, name, on).require_profile()
@@ -121,7 +122,8 @@ def test_no_shipped_profile_has_unused_settings(name: str) -> None:
 
 def test_unused_setting_is_a_plan_warning(yard: Path) -> None:
     write(yard, "torch: {strategy: prebuilt}\ntarget: {gpus: []}\nwheel: {cuda: toolkit}\n")
-    assert open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST).plan.warnings == (
+    profile = open_profile(Project.of_checkout(yard), "mine", {}, KNOWLEDGE, lambda *_: HOST)
+    assert profile.plan.warnings == (
         (
             "this profile does not use wheel.cuda (config/profiles/mine.yaml:3): "
             "strategy prebuilt builds no torch"
@@ -131,9 +133,9 @@ def test_unused_setting_is_a_plan_warning(yard: Path) -> None:
 
 def test_explain_reports_unused_settings(yard: Path, heard: Heard) -> None:
     write(yard, "torch: {strategy: prebuilt}\ntarget: {gpus: []}\nwheel: {cuda: toolkit}\n")
-    explain.run(
-        SelectedProfile(yard, "mine", open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: HOST))
-    )
+    project = Project.of_checkout(yard)
+    profile = open_profile(project, "mine", {}, KNOWLEDGE, lambda *_: HOST)
+    explain.run(SelectedProfile(project, "mine", profile))
     assert "WARNING this profile does not use wheel.cuda (config/profiles/mine.yaml:3)" in " ".join(
         heard.text.split()
     )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import SettingsError
+from tasks.core.project import Project
 from tasks.settings.layers_io import list_profiles, load_settings
 from tasks.settings.loaded_settings import LoadedSettings
 
@@ -43,14 +44,13 @@ def loaded(config: Path, profile: str = "", local: str = "", **environ: str) -> 
     (config / "profiles" / "mine.yaml").write_text(profile, encoding="utf-8")
     if local:
         (config / "local.yaml").write_text(local, encoding="utf-8")
-    return load_settings(
-        config, "mine", {f"TORCHYARD__{name}": text for name, text in environ.items()}
-    )
+    variables = {f"TORCHYARD__{name}": text for name, text in environ.items()}
+    return load_settings(Project.of_checkout(config.parent), "mine", variables)
 
 
 def read_error(config: Path, name: str = "mine", environ: Mapping[str, str] | None = None) -> str:
     with pytest.raises(SettingsError) as found:
-        load_settings(config, name, environ or {})
+        load_settings(Project.of_checkout(config.parent), name, environ or {})
     return str(found.value)
 
 
@@ -95,7 +95,7 @@ def test_empty_file_changes_nothing(config: Path) -> None:
 
 def test_byte_order_mark_is_ignored(config: Path) -> None:
     (config / "local.yaml").write_bytes("\ufeffpython: '3.12'\n".encode())
-    assert load_settings(config, "mine", {}).settings.python == "3.12"
+    assert load_settings(Project.of_checkout(config.parent), "mine", {}).settings.python == "3.12"
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,8 @@ def test_variable_can_set_extensions(config: Path) -> None:
 
 
 def test_unrelated_variables_are_ignored(config: Path) -> None:
-    assert load_settings(
-        config, "mine", {"TORCHYARD": "x", "TORCHYARD_PROFILE": "y", "PYTHON": "z"}
-    )
+    unrelated = {"TORCHYARD": "x", "TORCHYARD_PROFILE": "y", "PYTHON": "z"}
+    assert load_settings(Project.of_checkout(config.parent), "mine", unrelated)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +226,7 @@ def test_unknown_profile_is_refused_with_closest_and_all_names(config: Path) -> 
         'config/profiles: there is no profile "rtx509"; did you mean "rtx5090"?\n'
         "  → choose one of: mine, rtx5090"
     )
-    assert list_profiles(config) == ("mine", "rtx5090")
+    assert list_profiles(Project.of_checkout(config.parent)) == ("mine", "rtx5090")
 
 
 def test_local_yaml_is_no_profile(config: Path) -> None:

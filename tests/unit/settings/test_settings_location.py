@@ -8,6 +8,7 @@ import pytest
 
 from tasks.cli.session import HostReader, open_profile
 from tasks.core.errors import TorchyardError
+from tasks.core.project import Project
 from tasks.system.hardware import host_probe
 from tests.support.checkout import HOST, KNOWLEDGE, write
 
@@ -21,7 +22,7 @@ def refused(yard: Path, environ: dict[str, str] | None = None) -> str:
         else HOST
     )
     with pytest.raises(TorchyardError) as found:
-        open_profile(yard, "mine", environ or {}, KNOWLEDGE, host)
+        open_profile(Project.of_checkout(yard), "mine", environ or {}, KNOWLEDGE, host)
     return str(found.value).partition("\n")[0]
 
 
@@ -89,7 +90,7 @@ def test_refused_setting_is_located_by_variable(yard: Path, variable: str, value
 def test_refused_matrix_entry_is_located_by_matrix_line(yard: Path) -> None:
     write(yard, "target: {gpus: ['12.0']}\nmatrix:\n  torch: ['2.15.0', '1.9.9']")
     with pytest.raises(TorchyardError) as found:
-        open_profile(yard, "mine@torch1.9.9", {}, KNOWLEDGE, lambda *_: HOST)
+        open_profile(Project.of_checkout(yard), "mine@torch1.9.9", {}, KNOWLEDGE, lambda *_: HOST)
     assert str(found.value).startswith(
         "config/profiles/mine.yaml:3 (matrix entry torch1.9.9): torch.version: "
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import SettingsError, is_secret_name
+from tasks.core.project import Project
 from tasks.settings.layers_io import load_settings
 
 TAGS = (
@@ -32,7 +33,7 @@ def read_error(folder: Path, text: str | bytes) -> str:
     content = text if isinstance(text, bytes) else text.encode()
     (config / "local.yaml").write_bytes(content)
     with pytest.raises(SettingsError) as found:
-        load_settings(config, "mine", {})
+        load_settings(Project.of_checkout(folder), "mine", {})
     message = str(found.value)
     assert message.startswith("config/local.yaml:")
     return message.removeprefix("config/local.yaml:").strip()

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tasks.core.model import Host, InstalledToolkit
+from tasks.core.project import Project
 from tasks.planning.profile_plan import STAGE_KINDS, build_layout, make_plan
 from tasks.settings.schema import Extension, Settings, parse_settings
 from tasks.settings.settings_page import (
@@ -72,7 +73,7 @@ def test_every_extension_example_is_valid(key: str) -> None:
 def combine_fingerprints(settings: dict[str, Any], host: Host = HOST) -> dict[str, Any]:
     """Return the fingerprint of each stage kind, with all extensions combined."""
     made = parse_settings(settings)
-    layout = build_layout(PurePosixPath("/yard"), "mine", made)
+    layout = build_layout(Project.of_checkout(PurePosixPath("/yard")), "mine", made)
     _, plan = make_plan(made, host, KNOWLEDGE, layout)
     found: dict[str, Any] = {}
     for stage in (*plan.stages, plan.validate):

@@ -17,6 +17,7 @@ from msgspec import ValidationError
 
 from tasks.cli.commands.init_answers import Answers, format_local_yaml
 from tasks.core.errors import SettingsError
+from tasks.core.project import Project
 from tasks.settings import values
 from tasks.settings.layers_io import list_profiles, load_settings
 from tasks.settings.schema import Extension, Settings, parse_settings
@@ -26,7 +27,8 @@ from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
-SHIPPED = tuple(name for name in list_profiles(CONFIG) if not name.startswith("local-"))
+PROJECT = Project.of_checkout(ROOT)
+SHIPPED = tuple(name for name in list_profiles(PROJECT) if not name.startswith("local-"))
 DEFAULT = yaml.safe_load((CONFIG / "default.yaml").read_text(encoding="utf-8"))
 SCHEMA = json.loads((CONFIG / "schema.json").read_text(encoding="utf-8"))
 
@@ -61,7 +63,7 @@ def test_shipped_profiles_load_and_match_schema(name: str, tmp_path: Path) -> No
     (config / "profiles").mkdir(parents=True)
     for file in ("default.yaml", f"profiles/{name}.yaml"):
         (config / file).write_bytes((CONFIG / file).read_bytes())
-    assert load_settings(config, name, {}).profile == name
+    assert load_settings(Project.of_checkout(tmp_path), name, {}).profile == name
     content = yaml.safe_load((CONFIG / "profiles" / f"{name}.yaml").read_text(encoding="utf-8"))
     jsonschema.validate(content, SCHEMA)
 
@@ -150,7 +152,7 @@ def test_schema_and_loader_refuse_typo_with_same_key(text: str, key: str, tmp_pa
     assert f"$.{above}:".replace("$.:", "$:") in done.stdout
     assert f"'{wrong}' was unexpected" in done.stdout
     with pytest.raises(SettingsError) as error:
-        load_settings(CONFIG, "quickstart", {}, text)
+        load_settings(PROJECT, "quickstart", {}, text)
     assert error.value.message.startswith(f"{key}: unknown key")
     assert error.value.location == "config/local.yaml:1"
 

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from tasks.core.model import FACT_STORE_PATH, InstalledToolkit, InstalledTorch
+from tasks.core.model import InstalledToolkit, InstalledTorch
 from tasks.knowledge.read_facts import ReadFacts, Row
 from tasks.settings.schema import Settings, parse_settings
 from tasks.system import fact_store
-from tasks.system.fact_store import FactStore
+from tasks.system.fact_store import FACT_STORE_PATH, FactStore
 from tasks.system.hardware.toolchain import build_nvcc_path
 from tests.support.checkout import HOST, KNOWLEDGE, RELEASE
 from tests.support.newest import NEWEST_TOOLKIT, NEXT_CUDA, NEXT_TORCH

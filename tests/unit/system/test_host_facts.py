@@ -18,6 +18,7 @@ import pytest
 from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
 from tasks.core.errors import MissingToolError
 from tasks.core.model import Host, InstalledTorch, Interpreter
+from tasks.core.project import Project
 from tasks.doctor import folder_facts_io, host_facts_io
 from tasks.doctor.examine_host import INDEX, build_probe_request, check_host
 from tasks.doctor.host_facts import (
@@ -47,7 +48,9 @@ SELF = Interpreter(sys.executable, ".".join(map(str, sys.version_info[:3])))
 
 def request_facts(root: Path, **more: Any) -> ProbeRequest:
     host = more.pop("host", Host("linux", "x86_64", SELF))
-    return ProbeRequest(root, host, (("build", root / "build" / "mine"),), **more)
+    return ProbeRequest(
+        Project.of_checkout(root), host, (("build", root / "build" / "mine"),), **more
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +86,8 @@ def test_reading_host_facts_writes_nothing(yard: Path, monkeypatch: pytest.Monke
     profile = subject.opened
     assert profile
     before = listing(yard)
-    found = read_host_facts(build_probe_request(yard, profile.host, profile), ALL_CHECK_IDS)
+    asked = build_probe_request(subject.project, profile.host, profile)
+    found = read_host_facts(asked, ALL_CHECK_IDS)
     assert listing(yard) == before
     results = check_host(found, profile, KNOWLEDGE)
     silent = (
@@ -134,7 +138,9 @@ def test_gate_starts_no_slow_program_and_uses_no_network(
         monkeypatch.setattr(place, name, never)
     profile = opened(yard, on=replace(HOST, python=SELF)).opened
     assert profile
-    found = read_host_facts(build_probe_request(yard, profile.host, profile), GATE_CHECK_IDS)
+    found = read_host_facts(
+        build_probe_request(Project.of_checkout(yard), profile.host, profile), GATE_CHECK_IDS
+    )
     assert {
         symptom.id for symptom in check_host(found, profile, KNOWLEDGE, GATE_CHECK_IDS)
     } == GATE_CHECK_IDS
@@ -249,7 +255,7 @@ def test_probe_request_covers_all_profile_needs(yard: Path) -> None:
     )
     profile = opened(yard).opened
     assert profile
-    found = build_probe_request(yard, profile.host, profile)
+    found = build_probe_request(Project.of_checkout(yard), profile.host, profile)
     assert found.deps
     assert found.deps.cxx == "g++-13"
     assert [(url.subject, url.url, url.optional) for url in found.urls] == [
@@ -258,14 +264,16 @@ def test_probe_request_covers_all_profile_needs(yard: Path) -> None:
         ("a", "https://a.example/a", True),
     ]
     assert [what for what, _ in found.places] == ["build", "environment", "wheels"]
-    assert build_probe_request(yard, profile.host, None).urls == ()
+    assert build_probe_request(Project.of_checkout(yard), profile.host, None).urls == ()
 
 
 def test_user_tree_is_where_disk_space_is_needed(yard: Path) -> None:
     write(yard, f"{{torch: {{strategy: source}}, source: {{path: '{yard.as_posix()}/tree'}}}}")
     profile = opened(yard).opened
     assert profile
-    (first, second, *_) = build_probe_request(yard, profile.host, profile).places
+    (first, second, *_) = build_probe_request(
+        Project.of_checkout(yard), profile.host, profile
+    ).places
     assert first == ("build", type(first[1])(f"{yard.as_posix()}/tree"))
     assert second[0] == "environment"
 

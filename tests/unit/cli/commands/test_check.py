@@ -7,11 +7,12 @@ from pytest_mock import MockerFixture
 
 from tasks.cli.commands import check
 from tasks.core.errors import MissingToolError, TorchyardError
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.system import shell
 from tests.support.checkout import ROOT, Heard
 
-SUBJECT = SelectedProfile(ROOT, "mine", None)
+SUBJECT = SelectedProfile(Project.of_checkout(ROOT), "mine", None)
 
 
 def ran(mocker: MockerFixture, *lacks: str, ends: TorchyardError | None = None) -> list[str]:

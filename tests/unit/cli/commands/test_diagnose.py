@@ -18,6 +18,7 @@ import pytest
 from tasks.cli.commands import diagnose, doctor
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Stage
+from tasks.core.project import Project
 from tasks.diagnosis.run_facts import RunFacts
 from tasks.doctor.check_result import CheckResult, report_problem
 from tasks.lock.opened_profile_io import SelectedProfile
@@ -37,7 +38,8 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> list[CheckResult]:
 
 
 def broken() -> SelectedProfile:
-    return SelectedProfile(ROOT, "nothing", None, TorchyardError("it is broken", location="config"))
+    problem = TorchyardError("it is broken", location="config")
+    return SelectedProfile(Project.of_checkout(ROOT), "nothing", None, problem)
 
 
 def written(folder: Path, name: str, text: str, time: int = 1) -> Path:
@@ -146,9 +148,8 @@ def test_default_log_of_broken_profile_is_the_newest(
     written(tmp_path, "build/p/logs/deps.log", "Killed\n", time=10)
     written(tmp_path, "build/p/logs/wheel.log", "a: No space left on device\n", time=20)
     (tmp_path / "config").symlink_to(ROOT / "config")
-    diagnose.run(
-        SelectedProfile(tmp_path, "p", None, TorchyardError("it is broken", location="config"))
-    )
+    problem = TorchyardError("it is broken", location="config")
+    diagnose.run(SelectedProfile(Project.of_checkout(tmp_path), "p", None, problem))
     assert "(disk-full)" in capsys.readouterr().out
 
 
@@ -220,7 +221,7 @@ def test_broken_settings_are_reported_before_an_old_failure(
     error = TorchyardError(
         "no such card", location="config/local.yaml: target.gpus", hint="name one"
     )
-    diagnose.run(SelectedProfile(tmp_path, "p", None, error))
+    diagnose.run(SelectedProfile(Project.of_checkout(tmp_path), "p", None, error))
     assert capsys.readouterr().out.splitlines() == [
         "settings     config/local.yaml: target.gpus: no such card",
         "to do        name one",

@@ -13,6 +13,7 @@ import pytest
 from tasks.cli.commands import history
 from tasks.cli.session import open_session
 from tasks.core.errors import TorchyardError
+from tasks.core.project import Project
 from tasks.core.text_layout import measure_columns
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.system import files
@@ -46,9 +47,8 @@ def end(outcome: str, at: float, code: int = 0) -> dict[str, Any]:
 def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
     """Return a broken profile; its history is still available."""
     monkeypatch.setenv("COLUMNS", "80")
-    return SelectedProfile(
-        tmp_path, "mine", None, TorchyardError("it is broken", location="config")
-    )
+    problem = TorchyardError("it is broken", location="config")
+    return SelectedProfile(Project.of_checkout(tmp_path), "mine", None, problem)
 
 
 def local(minute: int) -> str:
@@ -119,5 +119,5 @@ def test_history_without_runs_shows_what_to_do(subject: SelectedProfile, heard: 
 
 def test_history_of_broken_profile_is_shown(yard: Path) -> None:
     write(yard, "tagret: {}\n")
-    opened = open_session(yard, "mine", {}, ["history"])
+    opened = open_session(Project.of_checkout(yard), "mine", {}, ["history"])
     assert "history" in {task["basename"] for task in opened.tasks()}

@@ -12,6 +12,7 @@ from msgspec import structs
 from tasks.cli.commands import lock
 from tasks.cli.session import open_profile, open_session
 from tasks.core.errors import SettingsError, TorchyardError
+from tasks.core.project import Project
 from tasks.lock.lock_file import (
     LockedInputs,
     LockSection,
@@ -71,7 +72,8 @@ def locked(yard: Path) -> str:
 
 
 def of(yard: Path, name: str = "mine") -> SelectedProfile:
-    return SelectedProfile(yard, name, open_profile(yard, name, {}))
+    project = Project.of_checkout(yard)
+    return SelectedProfile(project, name, open_profile(project, name, {}))
 
 
 def test_every_matrix_build_has_a_lock_section(yard: Path, built: set[str], heard: Heard) -> None:
@@ -171,15 +173,16 @@ def test_optional_extension_with_unresolvable_ref_keeps_its_lock_entry(
 def test_matrix_builds_are_locked_even_if_profile_cannot_be_planned(
     yard: Path, built: set[str], heard: Heard
 ) -> None:
+    project = Project.of_checkout(yard)
     alone = "companions: [torchaudio]\ntorch: {strategy: prebuilt}\n"
     write(yard, alone)
     with pytest.raises(SettingsError, match=f"not torch {re.escape(RELEASE)}"):
-        open_session(yard, "mine", {}, ["lock"])
+        open_session(project, "mine", {}, ["lock"])
     write(yard, f'{alone}matrix: {{torch: ["2.6.0", "2.15.0"], gpus: [[]]}}\n')
     with pytest.raises(SettingsError, match=f"not torch {re.escape(RELEASE)}"):
-        open_session(yard, "mine", {}, ["build"])
-    assert list(open_session(yard, "mine", {}, ["profile=mine", "lock", "--check"]).tasks())
-    subject = SelectedProfile(yard, "mine", None, SettingsError("cannot be planned"))
+        open_session(project, "mine", {}, ["build"])
+    assert list(open_session(project, "mine", {}, ["profile=mine", "lock", "--check"]).tasks())
+    subject = SelectedProfile(project, "mine", None, SettingsError("cannot be planned"))
     with pytest.raises(TorchyardError, match=f"1 of 2 builds of the matrix are not locked: {NEW}"):
         lock.run(subject)
     assert set(split_sections(locked(yard))) == {OLD}

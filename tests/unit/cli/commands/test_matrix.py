@@ -14,6 +14,7 @@ from tasks.cli.commands.matrix import EntryStatus, list_entry_statuses
 from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.model import Host, Stage
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog import stage_record_io
 from tasks.system import manifests
@@ -29,11 +30,11 @@ torch: {strategy: prebuilt}
 
 
 def subject(yard: Path, name: str = "mine") -> SelectedProfile:
-    return SelectedProfile(yard, name, None)
+    return SelectedProfile(Project.of_checkout(yard), name, None)
 
 
 def first_stage(yard: Path, profile: str) -> Stage:
-    return open_profile(yard, profile, {}).plan.stages[0]
+    return open_profile(Project.of_checkout(yard), profile, {}).plan.stages[0]
 
 
 def finished(stage: Stage) -> None:
@@ -47,7 +48,7 @@ def finished(stage: Stage) -> None:
 
 
 def rows(yard: Path) -> dict[str, EntryStatus]:
-    return {one.cell: one for one in list_entry_statuses(yard, "mine")}
+    return {one.cell: one for one in list_entry_statuses(Project.of_checkout(yard), "mine")}
 
 
 def test_impossible_entry_is_listed_with_reason(yard: Path, heard: Heard) -> None:
@@ -96,7 +97,7 @@ def test_partial_or_outdated_build_is_stale_with_reason(
 
 def test_unfinished_stage_is_listed_with_diagnose_command(yard: Path) -> None:
     write(yard, MATRIX)
-    plan = open_profile(yard, "mine@torch2.15.0-cpu", {}).plan
+    plan = open_profile(Project.of_checkout(yard), "mine@torch2.15.0-cpu", {}).plan
     finished(plan.stages[0])
     log = Path(plan.stages[1].job.log)
     log.parent.mkdir(parents=True)

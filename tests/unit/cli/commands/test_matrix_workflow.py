@@ -15,6 +15,7 @@ import yaml
 
 from tasks.cli.commands import matrix
 from tasks.core.errors import TorchyardError
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 from tests.support.checkout import ROOT, Heard, write
 from tests.support.systems import posix_only
@@ -41,7 +42,9 @@ def checkout(yard: Path) -> Path:
 
 def written(yard: Path, kind: str, profile: str = "mine") -> Path:
     out = yard / {"github": "matrix.yml", "slurm": "matrix.sh"}[kind]
-    matrix.run(SelectedProfile(yard, profile, None), workflow=kind, out=str(out))
+    matrix.run(
+        SelectedProfile(Project.of_checkout(yard), profile, None), workflow=kind, out=str(out)
+    )
     return out
 
 
@@ -106,7 +109,7 @@ def test_workflow_warns_about_files_missing_on_runner(checkout: Path, heard: Hea
 
 
 def test_workflow_without_output_file_is_printed(checkout: Path, heard: Heard) -> None:
-    matrix.run(SelectedProfile(checkout, "mine", None), workflow="slurm")
+    matrix.run(SelectedProfile(Project.of_checkout(checkout), "mine", None), workflow="slurm")
     assert heard.text.startswith("#!/usr/bin/env bash\n")
 
 
@@ -120,7 +123,7 @@ def test_profile_name_with_shell_syntax_is_refused(checkout: Path, name: str) ->
 
 def test_unknown_format_and_oversized_matrix_are_refused(checkout: Path) -> None:
     with pytest.raises(TorchyardError, match='there is no workflow "gitlab"'):
-        matrix.run(SelectedProfile(checkout, "mine", None), workflow="gitlab")
+        matrix.run(SelectedProfile(Project.of_checkout(checkout), "mine", None), workflow="gitlab")
     many = [f'"2.{number}.0"' for number in range(300)]
     write(checkout, f"matrix: {{torch: [{', '.join(many)}]}}\n")
     with pytest.raises(TorchyardError, match="this matrix has 300"):

@@ -10,6 +10,7 @@ from tasks.cli.commands import purge
 from tasks.core.canonical_json import format_canonical_json
 from tasks.core.errors import BusyError, NotOwnedError, TorchyardError
 from tasks.core.model import Artifact, Layout
+from tasks.core.project import Project
 from tasks.stages.install import install_journal_io
 from tasks.stages.install.install_journal_io import DistributionChange, InstallRecord
 from tasks.stages.source.run import TreeSnapshot
@@ -25,7 +26,9 @@ from tests.support.systems import needs_git
 
 def built(yard: Path, profile: str, wheel: str, manifest: str = "wheel.json") -> Path:
     """Create a build directory whose manifest names a wheel, and that wheel with its origin."""
-    build = files.create_owned_folder(Layout(yard, profile, yard / "wheelhouse").build)
+    build = files.create_owned_folder(
+        Layout(Project.of_checkout(yard), profile, yard / "wheelhouse").build
+    )
     artifact = Artifact(wheel, "a" * 64, 3)
     torch = Wheel("2.15.0", "2.15.0", None, "/s/torch", "/p", "wheel", artifact)
     manifests.write_manifest(Path(build) / manifest, torch)

@@ -12,6 +12,7 @@ from pytest_mock import MockerFixture
 
 from tasks.cli.commands import refresh
 from tasks.core.errors import TorchyardError
+from tasks.core.project import Project
 from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, parse_knowledge_file
 from tasks.lock.opened_profile_io import SelectedProfile
 from tests.support.checkout import Heard
@@ -63,7 +64,7 @@ def folder(tmp_path: Path, mocker: MockerFixture) -> Path:
 @pytest.mark.parametrize("check", [False, True])
 def test_releases_are_read_and_written(index: str, folder: Path, heard: Heard, check: bool) -> None:
     root = folder.parents[1]
-    refresh.run(SelectedProfile(root, "mine", None), index=index, check=check)
+    refresh.run(SelectedProfile(Project.of_checkout(root), "mine", None), index=index, check=check)
     row = {"nvcc": f"{NEXT_CUDA}.1", "sm": ["9.0", "12.0"], "gcc_max": 17}
     assert f'  + {NEXT_MINOR}.wheels.{NEXT_CUDA} linux x86_64.archs: ["9.0", "12.0"]' in heard
     assert "torch 2.0 was not read: it keeps its values" in heard
@@ -79,6 +80,8 @@ def test_contradiction_fails_and_is_written(index: str, folder: Path, heard: Hea
     text = path.read_text("utf-8").replace("    dropped: []\n", "    gcc_max: 99\n", 1)
     path.write_text(text, encoding="utf-8")
     with pytest.raises(TorchyardError) as caught:
-        refresh.run(SelectedProfile(folder.parents[1], "mine", None), index=index)
+        refresh.run(
+            SelectedProfile(Project.of_checkout(folder.parents[1]), "mine", None), index=index
+        )
     assert "toolkits.yaml: releases.11.8.gcc_max is 99, but nvidia_cuda_nvcc" in str(caught.value)
     assert NEXT_CUDA in parse_knowledge_file(folder / "read/toolkits.yaml")["releases"]

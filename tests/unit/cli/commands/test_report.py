@@ -11,6 +11,7 @@ import pytest
 
 from tasks.cli.commands import report
 from tasks.core.errors import TorchyardError
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.runlog.run_record import ALWAYS_CHECKED
 from tasks.system.hardware import operating_system
@@ -69,7 +70,7 @@ def record(root: Path, *made: dict[str, Any], **told: Any) -> None:
 
 def report_of(root: Path, **params: str) -> tuple[str, Any, str]:
     """Return the page, the trace and the text."""
-    report.run(SelectedProfile(root, "trial", None), **params)
+    report.run(SelectedProfile(Project.of_checkout(root), "trial", None), **params)
     folder = Path(params.get("out", root / "build" / "trial" / "report"))
     page, trace, text = (
         (folder / name).read_text(encoding="utf-8")
@@ -276,13 +277,13 @@ def test_both_runs_to_compare_can_be_named(
 def test_unknown_run_is_refused_with_known_ones(root: Path, param: str) -> None:
     record(root)
     with pytest.raises(TorchyardError, match='there is no run "x"') as error:
-        report.run(SelectedProfile(root, "trial", None), **{param: "x"})
+        report.run(SelectedProfile(Project.of_checkout(root), "trial", None), **{param: "x"})
     assert "20261122T034027Z-123" in error.value.hint
 
 
 def test_report_without_record_shows_command_to_run(root: Path) -> None:
     with pytest.raises(TorchyardError, match="no run of this profile is recorded") as error:
-        report.run(SelectedProfile(root, "trial", None))
+        report.run(SelectedProfile(Project.of_checkout(root), "trial", None))
     assert error.value.hint == "record one: doit build"
 
 

@@ -18,6 +18,7 @@ from tasks.cli.session import open_session
 from tasks.core.check_ids import ALL_CHECK_IDS, GATE_CHECK_IDS, CheckId
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Gpu, Host, InstalledToolkit, Interpreter
+from tasks.core.project import Project
 from tasks.doctor.check_result import report_ok, report_warning
 from tasks.doctor.host_facts import Disk, HostFacts, Memory, ProbeRequest, RequiredUrl, Tool
 from tasks.knowledge.gpus import NvidiaDriver
@@ -88,7 +89,7 @@ def test_settings_that_cannot_be_planned_are_still_shown(yard: Path, heard: Hear
     write(yard, "target: {gpus: [RTX 5900]}\n")
     with pytest.raises(TorchyardError) as problem:
         opened(yard)
-    subject = SelectedProfile(yard, "mine", None, problem.value)
+    subject = SelectedProfile(Project.of_checkout(yard), "mine", None, problem.value)
     with pytest.raises(TorchyardError, match='"RTX 5900" is not a known GPU'):
         settings_report.run(subject)
     assert any(line.startswith("target.gpus") and '["RTX 5900"]' in line for line in heard)
@@ -100,7 +101,7 @@ def stub_host_probe(monkeypatch: pytest.MonkeyPatch, **seen: Any) -> list[frozen
 
     def look(asked: ProbeRequest, checks: frozenset[CheckId]) -> HostFacts:
         expected.append(checks)
-        return replace(LINUX, host=asked.host, root=asked.root, **seen)
+        return replace(LINUX, host=asked.host, root=asked.project.root, **seen)
 
     monkeypatch.setattr(doctor, "read_host_facts", look)
     return expected
@@ -294,7 +295,9 @@ def test_accept_repairs_profile_with_outdated_pinned_host_facts(
     kits = (InstalledToolkit("/old", "11.8.89"),)
     old = Host("linux", "x86_64", Interpreter("/p", "3.12.1"), HOST.gpus, kits)
     host_probe.write_host_pin(build / "host.json", requested, old)
-    closed = SelectedProfile(yard, "mine", None, TorchyardError("CUDA 12.4 is needed"))
+    closed = SelectedProfile(
+        Project.of_checkout(yard), "mine", None, TorchyardError("CUDA 12.4 is needed")
+    )
     doctor.run(closed, accept=True)
     assert heard[0].startswith("recorded the GPUs and toolkits of this machine: no GPU, ")
     assert "run doit doctor" in heard[1]
@@ -303,12 +306,12 @@ def test_accept_repairs_profile_with_outdated_pinned_host_facts(
 
 @pytest.mark.parametrize("name", ["../mine", "nobody", "", "a/b", "x\0y"])
 def test_reports_open_for_any_profile_name(yard: Path, name: str) -> None:
-    found = open_session(yard, name, {}, ["settings"])
+    found = open_session(Project.of_checkout(yard), name, {}, ["settings"])
     assert Path(found.doit_config["dep_file"]).parent == yard
     assert "\0" not in found.doit_config["dep_file"]
     assert {"settings", "doctor", "purge"} <= {task["basename"] for task in found.tasks()}
     with pytest.raises(TorchyardError, match="there is no profile"):
-        open_session(yard, name, {}, ["build"])
+        open_session(Project.of_checkout(yard), name, {}, ["build"])
 
 
 def test_opening_a_profile_writes_nothing(yard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +320,7 @@ def test_opening_a_profile_writes_nothing(yard: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(pynvml, "nvmlInit", none)
     before = sorted(yard.rglob("*"))
-    assert list(open_session(yard, "mine", {}, ["list"]).tasks())
+    assert list(open_session(Project.of_checkout(yard), "mine", {}, ["list"]).tasks())
     assert sorted(yard.rglob("*")) == before
 
 

@@ -18,6 +18,7 @@ from tasks.cli.running import database
 from tasks.cli.running.database import Database, set_aside_damaged_database
 from tasks.cli.session import open_session
 from tasks.core.errors import TorchyardError
+from tasks.core.project import Project
 from tests.support.checkout import write
 from tests.support.plugins import PLUGINS
 from tests.unit.cli.running.test_graph import Bench
@@ -88,7 +89,7 @@ def test_reports_work_if_database_cannot_be_opened(
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     write(yard, "target: {gpus: ['12.0']}\n")
     (yard / ".doit.db.mine").mkdir()
-    opened = open_session(yard, "mine", {}, ["settings"])
+    opened = open_session(Project.of_checkout(yard), "mine", {}, ["settings"])
     tasks = {"DOIT_CONFIG": opened.doit_config, "task_all": opened.tasks}
     assert DoitMain(ModuleTaskLoader(tasks), extra_config=PLUGINS).run(["settings"]) == 0
     output = capfd.readouterr()

@@ -24,6 +24,7 @@ from tasks.cli.running.execute import Session
 from tasks.cli.running.run_boundaries import finalize_run
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Layout, Plan, Stage
+from tasks.core.project import Project
 from tasks.runlog.run_record_io import RunRecorder
 from tasks.settings.schema import Notify
 from tasks.system import files, manifests
@@ -42,7 +43,7 @@ class Bench:
     """A plan of two dependent stages whose actions come from the test."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.layout = Layout(folder, "trial", folder / "wheelhouse")
+        self.layout = Layout(Project.of_checkout(folder), "trial", folder / "wheelhouse")
         self.ran: list[str] = []
         self.acts: dict[str, Callable[[], Any]] = {}
         self.inputs: dict[str, Any] = {"flag": "A"}

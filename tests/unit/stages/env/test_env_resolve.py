@@ -10,6 +10,7 @@ import pytest
 from tasks.core.deps_model import CudaHome, DepsManifest, MsvcEnvironment, Program
 from tasks.core.errors import SettingsError, TorchyardError
 from tasks.core.model import Arch, Layout
+from tasks.core.project import Project
 from tasks.core.resolution import Resolution
 from tasks.knowledge.arch_lists import (
     format_cmake_archs,
@@ -277,7 +278,7 @@ def choice(**changes: Any) -> Resolution:
     return replace(PREBUILT, **changes)
 
 
-LAYOUT = Layout(PurePosixPath("/y"), "p", PurePosixPath("/y/wheelhouse"))
+LAYOUT = Layout(Project.of_checkout(PurePosixPath("/y")), "p", PurePosixPath("/y/wheelhouse"))
 
 
 def inputs(build: Mapping[str, Any], **changes: Any) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from pytest_mock import MockerFixture
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Layout
+from tasks.core.project import Project
 from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.extension_sources_io import (
     fetch_source,
@@ -56,7 +57,7 @@ def tree(tmp_path: Path) -> Path:
 
 def job(folder: Path, tree: Path) -> ExtensionJob:
     config = {"companions": ["triton"], "source": {"path": str(tree)}}
-    layout = Layout(folder, "p", folder / "wheelhouse")
+    layout = Layout(Project.of_checkout(folder), "p", folder / "wheelhouse")
     files.create_owned_folder(layout.build)
     manifests.write_manifest(
         layout.compute_manifest_path("source"), SourceTree(str(tree), "path", "", {}, "", "")

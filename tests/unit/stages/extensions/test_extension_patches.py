@@ -10,6 +10,7 @@ import pytest
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Layout
+from tasks.core.project import Project
 from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.extension_checks_io import check_extensions
 from tasks.stages.extensions.extension_sources_io import fetch_source
@@ -64,8 +65,8 @@ def job(folder: Path, *patches: str, git: bool = False) -> ExtensionJob:
         (folder / name).write_text(text, encoding="utf-8")
     listed = [{"name": "toy", **place, "patches": names}]
     settings = parse_settings({"extensions": listed})
-    check_extensions(settings, folder)
-    layout = Layout(folder, "p", folder / "wheelhouse")
+    check_extensions(settings, Project.of_checkout(folder))
+    layout = Layout(Project.of_checkout(folder), "p", folder / "wheelhouse")
     files.create_owned_folder(layout.build)
     made = plan_extension(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
     assert isinstance(made, ExtensionJob)
@@ -126,7 +127,7 @@ def test_missing_patch_is_refused_at_load(tmp_path: Path) -> None:
     make_extension(tmp_path / "toy")
     listed = [{"name": "toy", "path": "toy", "patches": ["gone.patch"]}]
     with pytest.raises(TorchyardError) as error:
-        check_extensions(parse_settings({"extensions": listed}), tmp_path)
+        check_extensions(parse_settings({"extensions": listed}), Project.of_checkout(tmp_path))
     assert str(error.value) == (
         f"extensions.0 (toy).patches: the patch {tmp_path / 'gone.patch'} does not exist\n"
         "  → correct the path"
@@ -137,7 +138,7 @@ def test_patch_is_stage_input(tmp_path: Path) -> None:
     made = job(tmp_path, FIRST)
     settings = {"extensions": [{"name": "toy", "path": "toy", "patches": ["0.patch"]}]}
     config = parse_settings(settings)
-    layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
+    layout = Layout(Project.of_checkout(tmp_path), "p", tmp_path / "wheelhouse")
     stage = plan_extension(config.extensions[0], config, layout, CHOICE, KNOWLEDGE)
     assert set(made.patches) <= set(stage.inputs)
     assert stage.fingerprint["patches"] == [str(tmp_path / "0.patch")]

@@ -12,6 +12,7 @@ import pytest
 from tasks.core.deps_model import CudaHome, DepsManifest, Program
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Arch, Layout
+from tasks.core.project import Project
 from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.extension_code_io import (
     build_missing_code_error,
@@ -31,7 +32,7 @@ RECORDED = {"toy/_C.so": "", "toy/__init__.py": ""}
 def job(folder: Path, target: Arch) -> ExtensionJob:
     settings = parse_settings({"extensions": [{"name": "toy", "path": "toy"}]})
     choice = replace(CHOICE, torch="2.15.0", targets=(target,))
-    layout = Layout(folder, "p", folder / "wheelhouse")
+    layout = Layout(Project.of_checkout(folder), "p", folder / "wheelhouse")
     made = plan_extension(settings.extensions[0], settings, layout, choice, KNOWLEDGE).job
     assert isinstance(made, ExtensionJob)
     return replace(made, knowledge=ROOT / "config" / "knowledge")

@@ -18,6 +18,7 @@ from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import FetchError, TorchyardError
 from tasks.core.model import Layout
+from tasks.core.project import Project
 from tasks.settings.schema import parse_settings
 from tasks.stages.env.model import Environment
 from tasks.stages.extensions import extension_environment_io, extension_sources_io
@@ -100,7 +101,7 @@ def test_folder_without_git_is_versioned_by_content(tmp_path: Path) -> None:
 
 def toy_job(folder: Path, asked: dict[str, Any]) -> ExtensionJob:
     settings = parse_settings({"extensions": [{"name": "toy", **asked}]})
-    layout = Layout(folder, "p", folder / "wheelhouse")
+    layout = Layout(Project.of_checkout(folder), "p", folder / "wheelhouse")
     files.create_owned_folder(layout.build)
     job = plan_extension(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
     assert isinstance(job, ExtensionJob)
@@ -126,7 +127,7 @@ def indexes_of(folder: Path) -> Iterator[None]:
 
 def ready(folder: Path, **listed: Any) -> ExtensionJob:
     """Return the job of an extension with that entry, and write the manifests it reads."""
-    layout = Layout(folder, "p", folder / "wheelhouse")
+    layout = Layout(Project.of_checkout(folder), "p", folder / "wheelhouse")
     asked = complete_extensions(
         parse_settings({"extensions": [{"name": "toy", **listed}]}), KNOWLEDGE
     )

@@ -11,6 +11,7 @@ import pytest
 
 from tasks.core.deps_model import CompilerCache, DepsManifest, Program
 from tasks.core.model import Layout
+from tasks.core.project import Project
 from tasks.settings.schema import parse_settings
 from tasks.stages.env.model import CacheEnvironment
 from tasks.stages.extensions.extension_environment_io import (
@@ -42,7 +43,7 @@ def safe(monkeypatch: pytest.MonkeyPatch) -> None:
 def extension(jobs: object = "auto", **env: str) -> ExtensionJob:
     listed = [{"name": "toy", "path": "toy", "env": env}]
     settings = parse_settings({"build": {"jobs": jobs}, "extensions": listed})
-    layout = Layout(Path("/yard"), "p", Path("/yard/wheelhouse"))
+    layout = Layout(Project.of_checkout(Path("/yard")), "p", Path("/yard/wheelhouse"))
     job = plan_extension(settings.extensions[0], settings, layout, CHOICE, KNOWLEDGE).job
     assert isinstance(job, ExtensionJob)
     return job
@@ -162,8 +163,8 @@ def test_prefix_map_is_omitted_if_unsupported() -> None:
     for compiler in ("9.4.0", "", "unknown"):
         assert "CPPFLAGS" not in add_flags(extension(), compiler)
     assert "CPPFLAGS" not in add_flags(replace(extension(), system="windows"), "19.44")
-    spaced = replace(extension(), layout=replace(extension().layout, root=Path("/my yard")))
-    assert "CPPFLAGS" not in add_flags(spaced, "12.2.0")
+    spaced = Layout(Project.of_checkout(Path("/my yard")), "p", Path("/my yard/wheelhouse"))
+    assert "CPPFLAGS" not in add_flags(replace(extension(), layout=spaced), "12.2.0")
 
 
 _ONE = """

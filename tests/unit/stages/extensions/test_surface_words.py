@@ -12,6 +12,7 @@ import pytest
 from tasks.cli.commands.explain import explain_stages
 from tasks.cli.running import rebuild_reason
 from tasks.core.model import Layout, Plan, Stage
+from tasks.core.project import Project
 from tasks.runlog import stage_record_io
 from tasks.settings.schema import parse_settings
 from tasks.stages import abi_fingerprint_store_io
@@ -87,7 +88,7 @@ def test_changed_release_hides_its_consequences() -> None:
 def stage(tmp_path: Path) -> Stage:
     """Return the stage of an extension that was built for the ABI fingerprint BEFORE."""
     listed = parse_settings({"extensions": [{"name": "toy", "path": "toy"}]})
-    layout = Layout(tmp_path, "p", tmp_path / "wheelhouse")
+    layout = Layout(Project.of_checkout(tmp_path), "p", tmp_path / "wheelhouse")
     found = plan_extension(listed.extensions[0], listed, layout, CHOICE, KNOWLEDGE)
     for path in found.inputs:
         manifests.write_manifest(path, {})

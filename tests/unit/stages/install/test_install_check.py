@@ -15,6 +15,7 @@ import pytest
 from tasks.cli.session import open_session
 from tasks.core.errors import SettingsError
 from tasks.core.model import Interpreter, Layout
+from tasks.core.project import Project
 from tasks.settings.schema import Settings, parse_settings
 from tasks.stages.install.target_interpreter_io import (
     InterpreterInfo,
@@ -43,7 +44,7 @@ def read_error(
     choice = replace(CHOICE, python=Interpreter(python, "3.12.0"))
     settings = parse_settings({"install": {"into": into}})
     with pytest.raises(SettingsError) as error:
-        check_install_target(settings, Layout(root, "p", root), choice, ours)
+        check_install_target(settings, Layout(Project.of_checkout(root), "p", root), choice, ours)
     assert error.value.location == "install.into"
     assert error.value.hint
     return error.value
@@ -56,8 +57,9 @@ def python_of(venv: Path) -> str:
 def test_environment_of_same_python_is_accepted(tmp_path: Path, venvs: dict[str, Path]) -> None:
     settings = parse_settings({"install": {"into": python_of(venvs["one"])}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
-    check_install_target(settings, Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
-    check_install_target(Settings(), Layout(tmp_path, "p", tmp_path), choice, [sys.prefix])
+    layout = Layout(Project.of_checkout(tmp_path), "p", tmp_path)
+    check_install_target(settings, layout, choice, [sys.prefix])
+    check_install_target(Settings(), layout, choice, [sys.prefix])
 
 
 def test_missing_interpreter_is_refused(tmp_path: Path) -> None:
@@ -107,7 +109,7 @@ def test_interpreter_path_is_relative_to_checkout_and_expands_home(
 
 
 def test_environment_of_profile_is_refused(tmp_path: Path) -> None:
-    venv = Path(Layout(tmp_path, "p", tmp_path).venv)
+    venv = Path(Layout(Project.of_checkout(tmp_path), "p", tmp_path).venv)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     assert "this profile builds itself" in read_error(tmp_path, python_of(venv)).message
 
@@ -122,7 +124,9 @@ def test_python_of_doit_is_refused_by_name_but_accepted_by_path(
     assert python in error.hint
     settings = parse_settings({"install": {"into": python}})
     choice = replace(CHOICE, python=Interpreter(sys.executable, "3.12.0"))
-    check_install_target(settings, Layout(tmp_path, "p", tmp_path), choice, [folder])
+    check_install_target(
+        settings, Layout(Project.of_checkout(tmp_path), "p", tmp_path), choice, [folder]
+    )
 
 
 FAKE = """#!{real}
@@ -203,9 +207,9 @@ def test_missing_environment_blocks_only_commands_that_install(
     write(yard, "target: {gpus: ['12.0']}\ninstall: {into: /nowhere/python}\n")
     if refused:
         with pytest.raises(SettingsError, match=r"nowhere.* does not exist"):
-            open_session(yard, "mine", {}, line.split())
+            open_session(Project.of_checkout(yard), "mine", {}, line.split())
     else:
-        assert list(open_session(yard, "mine", {}, line.split()).tasks())
+        assert list(open_session(Project.of_checkout(yard), "mine", {}, line.split()).tasks())
 
 
 def test_inspection_reports_implementation_version_and_kind() -> None:

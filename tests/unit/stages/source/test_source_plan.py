@@ -9,6 +9,7 @@ import pytest
 
 from tasks.core.errors import SettingsError
 from tasks.core.model import Arch, Interpreter, Layout, Stage
+from tasks.core.project import Project
 from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.settings.schema import Settings, parse_settings
 from tasks.stages.compile.plan import plan as plan_compile
@@ -16,7 +17,7 @@ from tasks.stages.source.plan import plan
 from tasks.stages.source.source_checks_io import check_source_settings
 from tests.support.toytree import Backend, make_tree
 
-LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
+LAYOUT = Layout(Project.of_checkout(PurePosixPath("/yard")), "p", PurePosixPath("/yard/wheelhouse"))
 CHOICE = Resolution(
     system="linux",
     strategy="source",

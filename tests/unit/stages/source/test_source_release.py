@@ -11,6 +11,7 @@ import yaml
 
 from tasks.cli.session import open_profile
 from tasks.core.errors import SettingsError
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
 from tests.support.checkout import HOST, KNOWLEDGE, write
 from tests.support.newest import DEFAULT_RELEASE, LATER_TORCH, NEWEST_RELEASE, NEXT_TORCH
@@ -26,7 +27,7 @@ def opened(yard: Path, version: str, python: str = "3.12.4", **more: Any) -> Pro
     torch = AUTO | more.pop("torch", {})
     write(yard, yaml.safe_dump({"source": {"path": "pytorch"}, "torch": torch, **more}))
     host = replace(HOST, python=replace(HOST.python, version=python))
-    return open_profile(yard, "mine", {}, KNOWLEDGE, lambda *_: host)
+    return open_profile(Project.of_checkout(yard), "mine", {}, KNOWLEDGE, lambda *_: host)
 
 
 def job(profile: Profile, name: str) -> Any:
@@ -66,7 +67,9 @@ def test_configured_release_wins_over_tree_with_warning(yard: Path, origin: str)
     write(yard, yaml.safe_dump({**source, **torch} if origin == "profile" else source))
     environ = {"TORCHYARD__TORCH__VERSION": "2.14.0"} if origin == "environment" else {}
     local = yaml.safe_dump(torch) if origin == "local" else ""
-    profile = open_profile(yard, "mine", environ, KNOWLEDGE, lambda *_: HOST, local)
+    profile = open_profile(
+        Project.of_checkout(yard), "mine", environ, KNOWLEDGE, lambda *_: HOST, local
+    )
     (warning,) = profile.plan.warnings
     assert profile.choice.torch == "2.14.0"
     assert f"{yard / 'pytorch' / 'version.txt'} says 2.9.0a0" in warning
@@ -96,7 +99,7 @@ def test_failed_profile_shows_release_of_tree(
 ) -> None:
     with pytest.raises(SettingsError) as caught:
         opened(yard, "1.13.1")
-    broken = SelectedProfile(yard, "mine", None, caught.value)
+    broken = SelectedProfile(Project.of_checkout(yard), "mine", None, caught.value)
     assert broken.read_settings().settings.torch.version == "1.13.1"
     with pytest.raises(SettingsError):
         opened(yard, "nothing")

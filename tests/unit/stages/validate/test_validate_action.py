@@ -12,6 +12,7 @@ import pytest
 
 from tasks.core.errors import TorchyardError, ValidationFailedError
 from tasks.core.model import Layout, Stage, ValidationResult
+from tasks.core.project import Project
 from tasks.runlog import stage_record_io
 from tasks.settings.schema import parse_settings
 from tasks.stages.extensions.model import BuiltExtension
@@ -26,7 +27,7 @@ from tests.support.yard import processes_with
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-ins are shell scripts")
 
-LAYOUT = Layout(PurePosixPath("/y"), "p", PurePosixPath("/y/wheelhouse"))
+LAYOUT = Layout(Project.of_checkout(PurePosixPath("/y")), "p", PurePosixPath("/y/wheelhouse"))
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import pytest
 from tasks.core.deps_model import CudaHome, DepsManifest, Program
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Layout
+from tasks.core.project import Project
 from tasks.settings.schema import parse_settings
 from tasks.stages.compile.model import CompileResult
 from tasks.stages.env.model import Environment
@@ -53,7 +54,7 @@ class Bench:
 
     @property
     def job(self) -> BuiltJob:
-        layout = Layout(self.folder, "p", self.folder / "wheelhouse")
+        layout = Layout(Project.of_checkout(self.folder), "p", self.folder / "wheelhouse")
         settings = parse_settings({"wheel": {"cuda": "packages"}})
         job = plan(settings, layout, CHOICE, KNOWLEDGE).job
         assert isinstance(job, BuiltJob)

@@ -12,6 +12,7 @@ import pytest
 from tasks.core.deps_model import DepsManifest, Program
 from tasks.core.errors import MissingCodeError
 from tasks.core.model import Arch, Layout
+from tasks.core.project import Project
 from tasks.settings.schema import Settings, parse_settings
 from tasks.stages.wheel import run
 from tasks.stages.wheel.model import PrebuiltJob
@@ -32,7 +33,9 @@ def prebuilt(folder: Path, *targets: Arch) -> PrebuiltJob:
     files.create_owned_folder(folder / "build" / "p")
     settings = parse_settings({"torch": {"index": str(folder / "index")}})
     choice = replace(PREBUILT, torch="2.15.9", targets=targets, index=str(folder / "index"))
-    job = plan(settings, Layout(folder, "p", folder / "wheelhouse"), choice, KNOWLEDGE).job
+    job = plan(
+        settings, Layout(Project.of_checkout(folder), "p", folder / "wheelhouse"), choice, KNOWLEDGE
+    ).job
     assert isinstance(job, PrebuiltJob)
     shutil.copytree(ROOT / "config" / "knowledge", folder / "config" / "knowledge")
     return job
@@ -110,7 +113,7 @@ def test_refused_wheel_is_not_installed(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_changed_targets_recheck_wheel() -> None:
-    layout = Layout(Path("/yard"), "p", Path("/yard/wheelhouse"))
+    layout = Layout(Project.of_checkout(Path("/yard")), "p", Path("/yard/wheelhouse"))
     stages = [
         plan(Settings(), layout, replace(PREBUILT, targets=targets), KNOWLEDGE)
         for targets in ((Arch(9, 0),), (Arch(12, 0),), ())

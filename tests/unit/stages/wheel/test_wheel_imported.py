@@ -10,6 +10,7 @@ import pytest
 
 from tasks.core.errors import BadArtifactError
 from tasks.core.model import Layout
+from tasks.core.project import Project
 from tasks.settings.schema import Settings
 from tasks.stages.env.model import Environment
 from tasks.stages.wheel import run
@@ -25,7 +26,9 @@ VERSION = "2.6.0+cpu.g1234567"
 @pytest.fixture
 def job(tmp_path: Path) -> BuiltJob:
     """Return a job whose environment has the folder `site` on its path."""
-    found = plan(Settings(), Layout(tmp_path, "p", tmp_path), CHOICE, KNOWLEDGE).job
+    found = plan(
+        Settings(), Layout(Project.of_checkout(tmp_path), "p", tmp_path), CHOICE, KNOWLEDGE
+    ).job
     assert isinstance(found, BuiltJob)
     paths = {"PYTHONPATH": (str(tmp_path / "site"),)}
     manifests.write_manifest(found.env, Environment({}, paths, (), os.pathsep))

@@ -12,6 +12,7 @@ from packaging.version import Version
 from tasks.core.canonical_json import compute_text_sha256
 from tasks.core.errors import BadArtifactError, SettingsError
 from tasks.core.model import Arch, InstalledTorch, Interpreter, Layout, Stage, Strategy
+from tasks.core.project import Project
 from tasks.core.resolution import Resolution, ToolkitResolution
 from tasks.knowledge.knowledge_files_io import load_knowledge
 from tasks.settings.schema import parse_settings
@@ -22,7 +23,7 @@ from tasks.stages.wheel.run import require_release
 from tasks.stages.wheel.wheel_packing_io import format_wheel_version
 
 KNOWLEDGE = load_knowledge(Path(__file__).parents[4] / "config" / "knowledge")
-LAYOUT = Layout(PurePosixPath("/yard"), "p", PurePosixPath("/yard/wheelhouse"))
+LAYOUT = Layout(Project.of_checkout(PurePosixPath("/yard")), "p", PurePosixPath("/yard/wheelhouse"))
 CHOICE = Resolution(
     system="linux",
     strategy="source",

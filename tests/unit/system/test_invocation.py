@@ -1,4 +1,4 @@
-"""Commands suggested in messages name the profile."""
+"""Commands and paths in messages are those that the user types."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import ast
 import io
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
 
 from tasks.cli.help_pages import BUILD_PAGE, COMMAND_PAGES, STAGE_PAGES
+from tasks.core.project import Project
 from tasks.system.console import Console
-from tasks.system.invocation import add_profile_argument
+from tasks.system.invocation import adapt_message, add_profile_argument, set_invocation
 from tests.support.checkout import ROOT
 
 # Identical for every profile
@@ -51,6 +53,10 @@ def test_every_suggested_command_gets_profile() -> None:
     assert missing == []
 
 
+CODE = Path("/opt/torchyard")
+PROJECT = Project.of_folder(Path("/work"), CODE, Path("/cache"))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -74,3 +80,51 @@ def test_console_lines_name_profile() -> None:
     console.print_warning("to accept it: doit doctor --accept")
     assert "doit lock --update profile=mine\n" in out.getvalue()
     assert "doit doctor --accept profile=mine\n" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("run again: doit build profile=rtx5090", "run again: torchyard build --profile rtx5090"),
+        ("doit explain, then `doit extensions:a profile=a.b@c-d`.",
+         "torchyard explain, then `torchyard extensions:a --profile a.b@c-d`."),
+        ("doit build profile=NAME", "torchyard build --profile NAME"),
+        ("doit list --all", "torchyard list --all"),
+        ("doit tabcompletion > x", "torchyard completion > x"),
+        ("set it in config/local.yaml:3", "set it in torchyard.yaml:3"),
+        ("see docs/windows.md", f"see {CODE.as_posix()}/docs/windows.md"),
+        ("the log is build/mine/logs/a.log", "the log is .torchyard/build/mine/logs/a.log"),
+        ("/work/.torchyard/build/mine/run", "/work/.torchyard/build/mine/run"),
+        # not a command, a profile or a page of torchyard
+        ("doit is a build system", "doit is a build system"),
+        ("--profile=x my-profile=x profile=", "--profile=x my-profile=x profile="),
+        ("https://h.example/docs/a.md docs/a.html", "https://h.example/docs/a.md docs/a.html"),
+        ("build/other", "build/other"),
+    ],
+)  # fmt: skip
+def test_message_is_adapted_to_a_project_and_unchanged_in_a_checkout(
+    text: str, expected: str
+) -> None:
+    set_invocation(PROJECT, "mine")
+    assert adapt_message(text) == expected
+    assert adapt_message(expected) == expected
+    set_invocation(Project.of_checkout(CODE), "quickstart")
+    assert adapt_message(text) == text
+
+
+def test_default_profile_of_a_project_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHYARD_PROFILE", raising=False)
+    set_invocation(PROJECT, "mine")
+    assert add_profile_argument("doit build", "mine") == "doit build"
+    assert add_profile_argument("doit build", "other") == "doit build profile=other"
+    monkeypatch.setenv("TORCHYARD_PROFILE", "other")
+    assert add_profile_argument("doit build", "mine") == "doit build profile=mine"
+
+
+def test_console_writes_for_a_project() -> None:
+    set_invocation(PROJECT, "default")
+    out = io.StringIO()
+    console = Console(None, out)
+    console.profile = "mine"
+    console.print_line("newer: doit lock --update")
+    assert "newer: torchyard lock --update --profile mine\n" in out.getvalue()
