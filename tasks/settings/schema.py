@@ -95,7 +95,7 @@ class Extension(Section, frozen=True):
     submodules: bool = True
     """Fetch submodules, recursively."""
     path: values.UserPath | None = None
-    """A folder with its setup.py or pyproject.toml; relative to the checkout. It is copied, never
+    """A folder with its setup.py or pyproject.toml; relative to the project. It is copied, never
     built in."""
     sdist: Annotated[str, Meta(pattern=values.SDIST_PATTERN)] | None = None
     """Exact name and version on the index ("torch-cluster==1.6.3"). A bare name is never accepted.
@@ -321,7 +321,7 @@ class Install(Section, frozen=True):
 
     into: values.UserPath | None = None
     """The Python of your own environment (conda, a project's venv) that torch and the extensions
-    are put into, too: a path, relative to the checkout, or a name on PATH. `doit restore` puts back
+    are put into, too: a path, relative to the project, or a name on PATH. `doit restore` puts back
     what was there."""
     partial: bool = False
     """Install torch and the extensions that were built even if another extension failed; the exit
@@ -334,7 +334,7 @@ class Publish(Section, frozen=True):
     """The package index that `doit publish` puts the wheels on."""
 
     dest: str | None = None
-    """A folder, relative to the checkout; `user@host:path`, by rsync; or a command that has
+    """A folder, relative to the project; `user@host:path`, by rsync; or a command that has
     `{index}` where the folder to send is to stand."""
     keep: Annotated[int, Meta(ge=1)] | None = None
     """How many rebuilds of the same release, for the same Python, platform, CUDA and archs, stay on
@@ -377,7 +377,7 @@ class Settings(Section, frozen=True):
     """Everything that can be asked for."""
 
     python: str = "auto"
-    """Interpreter of the built environment: `auto` (the one that runs doit), a version ("3.12") or
+    """Interpreter of the built environment: `auto` (the one that runs torchyard), a version ("3.12") or
     a path. With strategy `existing`, the interpreter that has the torch."""
     target: Target = Target()
     toolkit: Toolkit = Toolkit()

@@ -31,7 +31,22 @@ def render_json_schema() -> str:
     schema = _normalize_schema_node(definitions.pop("Settings") | {"$defs": definitions})
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "torchyard settings"
+    schema["properties"] |= _PROFILE_PROPERTIES
     return format_canonical_json(schema)
+
+
+# The keys of torchyard.yaml beside the settings
+_PROFILE_PROPERTIES: Mapping[str, Any] = {
+    "profile": {
+        "description": "The profile to use without `--profile`; only in torchyard.yaml.",
+        "type": "string",
+    },
+    "profiles": {
+        "additionalProperties": {"anyOf": [{"$ref": "#"}, {"type": "null"}]},
+        "description": "Variants of these settings, by name; only in torchyard.yaml.",
+        "type": "object",
+    },
+}
 
 
 def _read_field_docstrings(model: type[Section]) -> Iterator[tuple[str, str]]:
@@ -163,14 +178,19 @@ _PAGE_HEADER = """\
 <!-- Made of the settings model: python -m tasks.cli.generated_files
      Change tasks/settings, not this page. -->
 
-A value comes from the first of these that has it:
+A value comes from the first of these that has it ([Projects](projects.md#where-a-value-comes-from)):
 
 1. `TORCHYARD__SECTION__KEY` in the environment: `TORCHYARD__TORCH__VERSION=2.14.1`
-2. `config/local.yaml`: yours; git ignores it
-3. `config/profiles/NAME.yaml`: the profile, chosen by `profile=NAME`; it holds only what differs
-4. `config/default.yaml`: every key with its default
+2. `torchyard.local.yaml`: the settings of this machine
+3. `torchyard.yaml`: the settings of the project
+4. `config.yaml` in `~/.config/torchyard`: yours, for all projects
+5. the built-in profile, chosen by `--profile NAME`
+6. the default
 
-A list replaces the list of an earlier file. `doit settings` shows every value and where it is from.
+In 2 and 3, the part of `profiles:` that has the name of the profile overrides the rest of the file.
+A checkout of torchyard has [other files](projects.md#from-a-checkout-of-torchyard).
+
+A list replaces the list of a weaker layer. `doit settings` shows every value and where it is from.
 An unknown key, or a value of another type, is refused with file and line before anything runs.
 A run that builds warns of what is set and read by nothing, such as `torch.sha256` of a built torch.
 A `TORCHYARD_` variable that nothing reads is a warning, with the one that was meant.

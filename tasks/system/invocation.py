@@ -83,12 +83,20 @@ def adapt_message(text: str) -> str:
     """Return a message with the commands and paths that the user can use."""
     if _current[0].is_doit:
         return text
-    text = _PROFILE_VALUE.sub("--profile ", _DOIT.sub("torchyard", text))
-    text = text.replace("doit tabcompletion", "torchyard completion")
     project = _current[0].project
     if project is None or project.is_checkout:
-        return text
-    text = text.replace(CHECKOUT_LOCAL_FILE, PROJECT_FILE)
-    profiles = "|".join(map(re.escape, ("PROFILE", "NAME", _current[0].default_profile)))
-    text = re.sub(rf"(?<![\w./-])build/(?={profiles}\b)", f"{OUTPUT_FOLDER}/build/", text)
+        return _format_commands(text)
+    text = format_for_torchyard(text, _current[0].default_profile)
     return _DOC.sub(f"{project.code.as_posix()}/docs/", text)
+
+
+def format_for_torchyard(text: str, default_profile: str = _DEFAULT_PROFILE) -> str:
+    """Return a text for a checkout with the commands and paths of the command `torchyard`."""
+    text = _format_commands(text).replace(CHECKOUT_LOCAL_FILE, PROJECT_FILE)
+    profiles = "|".join(map(re.escape, ("PROFILE", "NAME", default_profile)))
+    return re.sub(rf"(?<![\w./-])build/(?={profiles}\b)", f"{OUTPUT_FOLDER}/build/", text)
+
+
+def _format_commands(text: str) -> str:
+    text = _PROFILE_VALUE.sub("--profile ", _DOIT.sub("torchyard", text))
+    return text.replace("doit tabcompletion", "torchyard completion")
