@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.cli.commands import init
+from tasks.cli.commands import init, init_draft
 from tasks.cli.commands.init_answers import (
     SPLATTING_EXTENSIONS,
     Answers,
@@ -25,6 +25,7 @@ from tasks.cli.commands.init_answers import (
 )
 from tasks.core.errors import TorchyardError
 from tasks.core.model import Gpu
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.settings.layers_io import load_settings
 from tasks.stages.install import target_interpreter_io
@@ -62,7 +63,7 @@ def subject(yard: Path, monkeypatch: pytest.MonkeyPatch) -> SelectedProfile:
     monkeypatch.setattr(host_probe, "list_gpus", lambda **_: ())
     monkeypatch.setattr(host_probe, "_find_toolkits", lambda path, **_: iter(()))
     monkeypatch.setattr(interpreters, "find_interpreter", lambda asked: HOST.python)
-    return SelectedProfile(yard, "mine", None)
+    return SelectedProfile(Project.of_checkout(yard), "mine", None)
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def create_interpreter(
     monkeypatch.setattr(
         "tasks.cli.commands.init_answers.inspect_interpreter", lambda path, key: found
     )
-    monkeypatch.setattr(init, "check_install", lambda *given: None)
+    monkeypatch.setattr(init_draft, "check_install", lambda *given: None)
     return str(python)
 
 
@@ -446,7 +447,9 @@ def test_gpus_and_strategies_are_parsed_in_common_spellings() -> None:
 def test_written_settings_are_read_back(text: str, yard: Path) -> None:
     found = format_local_yaml(Answers(gpus=("8.9",), into=text))
     assert yaml.safe_load(found)["install"]["into"] == text
-    assert load_settings(yard / "config", "mine", {}, found).settings.target.gpus == ("8.9",)
+    assert load_settings(Project.of_checkout(yard), "mine", {}, found).settings.target.gpus == (
+        "8.9",
+    )
 
 
 def test_directory_without_interpreter_is_refused(subject: SelectedProfile, heard: Heard) -> None:
