@@ -4,7 +4,7 @@ import ast
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -38,24 +38,38 @@ class SetupFile:
     modules: tuple[str, ...]
 
 
-def find_setup_files(root: Path) -> Iterator[SetupFile]:
-    """Yield the CUDA extensions below `root`, sorted by folder, without those inside another one.
+def find_setup_files(root: Path) -> list[SetupFile]:
+    """Return the CUDA extensions below `root`, sorted by folder, without those inside another one.
 
-    Links to folders are not followed. The search is limited in depth and in the number of folders.
+    Links to folders are not followed. The search is limited in depth and in the number of folders;
+    folders near the root come first, so that a large data set does not hide an extension.
     """
-    count = 0
-    for number, (place, folders, names) in enumerate(os.walk(root), 1):
-        folder = Path(place)
+    found: list[SetupFile] = []
+    pending = deque([root])
+    for _ in range(MAX_FOLDERS):
+        if not pending or len(found) >= MAX_SETUP_FILES:
+            break
+        folder = pending.popleft()
         depth = len(folder.relative_to(root).parts)
-        is_environment = any(mark in (*names, *folders) for mark in _ENVIRONMENT_MARKS)
-        if number >= MAX_FOLDERS or count >= MAX_SETUP_FILES:
-            return
-        found = read_setup_file(root, folder) if _SETUP_NAME in names else None
-        if found and not is_environment:
-            count += 1
-            yield found
-        is_leaf = depth >= MAX_DEPTH or (depth and (found or is_environment))
-        folders[:] = () if is_leaf else sorted(name for name in folders if not _is_skipped(name))
+        names, folders = _list_folder(folder)
+        if depth and any(mark in (*names, *folders) for mark in _ENVIRONMENT_MARKS):
+            continue
+        setup = read_setup_file(root, folder) if _SETUP_NAME in names else None
+        found += [setup] if setup else []
+        if depth < MAX_DEPTH and not (setup and depth):
+            pending += (folder / name for name in folders if not _is_skipped(name))
+    return sorted(found, key=lambda one: one.folder)
+
+
+def _list_folder(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the names of the files, and those of the folders that are no links."""
+    try:
+        with os.scandir(folder) as entries:
+            kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+    except OSError:
+        return [], []
+    names = sorted(kinds)
+    return [one for one in names if not kinds[one]], [one for one in names if kinds[one]]
 
 
 def _is_skipped(name: str) -> bool:

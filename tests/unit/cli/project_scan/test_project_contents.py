@@ -147,6 +147,10 @@ def test_search_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     files = {f"{name}/setup.py": format_setup(name[0], name[0]) for name in ("b", "c", deep)}
     write_files(tmp_path, files)
     assert [one.name for one in read_contents(tmp_path).extensions] == ["b", "c"]
+    for number in range(20):
+        (tmp_path / "a" / "data" / str(number)).mkdir(parents=True)
+    monkeypatch.setattr(setup_files, "MAX_FOLDERS", 10)
+    assert [one.name for one in read_contents(tmp_path).extensions] == ["b", "c"]
     monkeypatch.setattr(setup_files, "MAX_SETUP_FILES", 1)
     assert [one.name for one in read_contents(tmp_path).extensions] == ["b"]
 
