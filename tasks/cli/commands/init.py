@@ -296,11 +296,13 @@ def _show_next_steps(
 ) -> None:
     if not facts.is_checkout:
         text = "commit torchyard.yaml; .torchyard has a .gitignore of its own"
-        if answers.into and Path(answers.into).expanduser().is_absolute():
+        paths = {"python": answers.python, "install.into": answers.into}
+        local = [key for key, path in paths.items() if Path(path).expanduser().is_absolute()]
+        if local:
             text = (
-                f"install.into is a folder of this machine: move it to {PROJECT_LOCAL_FILE}, add "
+                f"{' and '.join(local)}: a path of this machine. Move it to {PROJECT_LOCAL_FILE}, "
             )
-            text += f"that file to .gitignore, and commit {PROJECT_FILE}"
+            text += f"add that file to .gitignore, and commit {PROJECT_FILE}"
         screen.print_labeled_text("", text, 0)
     is_incomplete = answers.extensions and facts.contents.needs_submodules
     fetch = f"{FETCH_COMMAND} && " if is_incomplete else ""

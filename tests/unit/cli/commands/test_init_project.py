@@ -141,7 +141,9 @@ def test_python_outside_of_project_is_written_for_this_machine(
     outside = write_files(Path.home(), {"envs/gs/bin/python": ""}) / "envs/gs/bin/python"
     init.run(subject, into=str(outside))
     assert read_written(subject)["install"] == {"into": "~/envs/gs/bin/python"}
-    assert "move it to torchyard.local.yaml" in " ".join(heard.text.split())
+    assert "install.into: a path of this machine. Move it to torchyard.local.yaml" in " ".join(
+        heard.text.split()
+    )
 
 
 def test_enter_accepts_every_finding(
