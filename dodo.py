@@ -29,6 +29,9 @@ try:
     _SETUP = open_session(_PROJECT, _PROFILE, os.environ, sys.argv[1:])
 except TorchyardError as error:
     raise InvalidDodoFile(format_for_stderr(str(error), len("ERROR: "))) from None
+except ModuleNotFoundError as error:  # after an update of the checkout
+    message = f"the Python package {error.name} is not installed\n  → run: pip install -e ."
+    raise InvalidDodoFile(message) from None
 
 finish_loading()
 

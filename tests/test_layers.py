@@ -39,7 +39,7 @@ KNOWS_DOIT = {
     "tasks/cli/running/execute.py",
     "tasks/cli/running/doit_adapter.py",
 }
-KNOWS_DOIT |= {"tasks/cli/doit_overrides.py"}
+KNOWS_DOIT |= {"tasks/cli/doit_overrides.py", "tasks/cli/front.py"}
 UNNAMED = {"utils", "helpers", "common", "manager", "base", "misc"}
 
 

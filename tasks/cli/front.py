@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
-from doit import loader
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain, reset_vars, set_var
 from doit.plugin import PluginDict
@@ -215,7 +214,8 @@ def _explain_unknown_command(ctx: click.Context, word: str) -> str:
 def _use_project(ctx: click.Context) -> Project:
     """Return the project of the current folder; write all messages for it."""
     project = _find_project(ctx)
-    invocation.set_invocation(project, read_default_profile(project))
+    default_profile = read_default_profile(project)
+    invocation.set_invocation(project, default_profile, str(Path.cwd()))
     return project
 
 
@@ -277,9 +277,7 @@ def _run_doit(ctx: click.Context, profile: str, words: list[str]) -> int:
     name = profile or _read_options(ctx).profile or invocation.read_default_profile()
     setup = open_session(project, name, os.environ, words)
     finish_loading()
-    # As doit does with dodo.py: the user's paths start at the current folder
-    loader.initial_workdir = str(Path.cwd())
-    os.chdir(project.root)
+    os.chdir(project.root)  # as doit does with the folder of dodo.py
     namespace = {"DOIT_CONFIG": setup.doit_config, "task_torchyard": setup.tasks}
     return int(_Doit(namespace, name).run(words) or 0)
 

@@ -64,19 +64,19 @@ COMMAND_PAGES = (
         BEGIN,
         "answer four questions (GPU, strategy, extensions, location) to write your settings",
         "Writes config/local.yaml, whose values override those of every profile. You do not need "
-        "it to build a profile as it is: doit build profile=rtx5090. "
+        "it to build a profile as it is: doit build profile=rtx5090. In a project, it proposes the "
+        "CUDA extensions, the environment and the companion packages that it finds there. "
         "Enter selects the default in brackets. An option replaces its question; without a "
         "terminal, no question is asked. The answers are checked before the file is written. "
         "Only --force replaces an existing file, and keeps a backup beside it.",
         'doit init --card "RTX 5090" --extensions 3dgs --into ~/miniconda3/envs/gs/bin/python',
         Option("card", "GPU names or capabilities, comma-separated, or cpu", "CARDS"),
         Option("way", "auto, prebuilt, source or existing", "WAY"),
-        Option(
-            "extensions", "known names, folders, git URLs, 3dgs, or none; comma-separated", "NAMES"
-        ),
-        Option("into", "install into this Python; with existing, use its torch", "PYTHON"),
+        Option("extensions", "known names, folders, git URLs, 3dgs, found, or none", "NAMES"),
+        Option("into", "install into this Python, or own; with existing, use its torch", "PYTHON"),
         Option("yes", "ask no questions and take the defaults"),
         Option("force", "replace config/local.yaml and keep a backup"),
+        Option("dry-run", "show the file and what follows from it, and write nothing"),
     ),
     _create_page(
         "doctor",

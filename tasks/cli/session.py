@@ -66,7 +66,8 @@ def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
 
 def _build_parameter(option: Option) -> DoitTask:
     """Return the doit parameter for an option. Paths are relative to where doit was started."""
-    names = {"name": option.name, "long": option.name, "help": option.meaning}
+    name = option.name.replace("-", "_")
+    names = {"name": name, "long": option.name, "help": option.meaning}
     kind = _OPTION_TYPES.get(option.value, str) if option.value else bool
     return {**names, "type": kind, "default": "" if option.value else False}
 

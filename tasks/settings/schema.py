@@ -377,8 +377,8 @@ class Settings(Section, frozen=True):
     """Everything that can be asked for."""
 
     python: str = "auto"
-    """Interpreter of the built environment: `auto` (the one that runs torchyard), a version ("3.12") or
-    a path. With strategy `existing`, the interpreter that has the torch."""
+    """Interpreter of the built environment: `auto` (the one that runs torchyard), a version
+    ("3.12") or a path. With strategy `existing`, the interpreter that has the torch."""
     target: Target = Target()
     toolkit: Toolkit = Toolkit()
     torch: Torch = Torch()

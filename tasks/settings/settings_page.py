@@ -178,7 +178,7 @@ _PAGE_HEADER = """\
 <!-- Made of the settings model: python -m tasks.cli.generated_files
      Change tasks/settings, not this page. -->
 
-A value comes from the first of these that has it ([Projects](projects.md#where-a-value-comes-from)):
+A value comes from the [first of these](projects.md#where-a-value-comes-from) that has it:
 
 1. `TORCHYARD__SECTION__KEY` in the environment: `TORCHYARD__TORCH__VERSION=2.14.1`
 2. `torchyard.local.yaml`: the settings of this machine

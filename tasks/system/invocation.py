@@ -32,19 +32,28 @@ class _Invocation:
     is_doit: bool = True
     project: Project | None = None
     default_profile: str = _DEFAULT_PROFILE
+    start_folder: str = ""
 
 
 _current = [_Invocation()]
 
 
-def set_invocation(project: Project, default_profile: str) -> None:
-    """Write all messages from now on for the command `torchyard` and this project."""
-    _current[0] = _Invocation(False, project, default_profile)
+def set_invocation(project: Project, default_profile: str, start_folder: str = "") -> None:
+    """Write all messages from now on for the command `torchyard` and this project.
+
+    The user's relative paths start at `start_folder`.
+    """
+    _current[0] = _Invocation(False, project, default_profile, start_folder)
 
 
 def read_project() -> Project | None:
     """Return the project of the command `torchyard`; `None` for doit."""
     return _current[0].project
+
+
+def read_start_folder() -> str:
+    """Return the folder that the user's relative paths start at; "" for doit."""
+    return _current[0].start_folder
 
 
 def read_default_profile() -> str:

@@ -6,10 +6,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
+from tasks.core.project import OUTPUT_FOLDER
+
 # Build outputs only in a project's top folder: elsewhere, such names can be sources
 _PROJECT_BUILD_FOLDERS = frozenset({"build", "dist", ".venv", "venv"})
 _PROJECT_FILES = ("setup.py", "pyproject.toml")
-_IGNORED_FOLDERS = frozenset({".git", ".hg", "__pycache__"})
+_IGNORED_FOLDERS = frozenset({".git", ".hg", "__pycache__", OUTPUT_FOLDER})
 _CUDA_SUFFIXES = frozenset({".cu", ".cuh"})  # the same suffixes as in torch.utils.cpp_extension
 # Folders whose .cu files an extension does not build, including common header libraries
 _FOREIGN_FOLDER = re.compile(

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 INIT = 'doit init --card "RTX 5090" --way auto --extensions simple-knn,diff-gaussian-rasterization'
 FULL = "error: cannot write to standard output: No space left on device\n"
 installed = pytest.mark.skipif(
-    "torchyard_commands:Run" not in {one.value for one in entry_points(group="doit.COMMAND")},
+    "torchyard.doit_commands:Run" not in {one.value for one in entry_points(group="doit.COMMAND")},
     reason="not run: installed before these entry points were there: pip install -e .",
 )
 

@@ -1,9 +1,9 @@
-"""Parse the answers of `doit init`, and format config/local.yaml, without writing anything."""
+"""Parse the answers of `doit init`, and format the settings file, without writing anything."""
 
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import get_args
 
 from msgspec import structs
 
+from tasks.cli.project_scan.project_contents import ProjectContents, read_project_contents
+from tasks.cli.project_scan.python_environments import shorten_home, shorten_path
 from tasks.core.errors import KnowledgeError, SettingsError, TorchyardError
 from tasks.core.model import Host, Strategy
 from tasks.core.text_formatting import format_did_you_mean, format_rough_duration
@@ -32,6 +34,7 @@ from tasks.stages.install.target_interpreter_io import (
     find_interpreter,
     find_python_in,
     inspect_interpreter,
+    is_program_name,
 )
 from tasks.system.hardware import capacity, host_probe
 
@@ -41,16 +44,28 @@ _FILE_HEADER = """\
 # yaml-language-server: $schema=schema.json
 # Your own settings, written by doit init. git ignores this file. Its values override every profile.
 # config/default.yaml lists all keys; doit settings shows the resulting values."""
+_PROJECT_HEADER = """\
+# What torchyard builds for this project. To see all keys and their values: torchyard settings"""
+_GPU_COMMENT = "   # or auto: the GPUs of the machine that builds"
+_VARIANT_COMMENT = """\
+# Variants override these settings. To build one: torchyard build --profile ampere
+# profiles:
+#   ampere:
+#     target:
+#       gpus: ["RTX 3090"]"""
 _EXCLUSIVE_ANSWERS = {
     "cpu": "a build for GPUs runs on the CPU, too; only cpu means a build without CUDA",
     "auto": "only auto means the GPUs of this machine",
 }
 _NONE_WORDS = {"none", "no", "-"}
 _URL_PATTERN = re.compile(r"[a-z+]+://|[\w.-]+@[\w.-]+:")
-_PLAIN_SCALAR = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+_PLAIN_SCALAR = re.compile(r"\.?[A-Za-z][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "none", "y", "n"}
+_YAML_WORDS |= {".inf", ".nan"}
 
-ExtensionEntry = str | Mapping[str, str]  # a known name, or a name with its path or git URL
+# A known name, or a name with its path or git URL, and its imports
+ExtensionEntry = str | Mapping[str, str | tuple[str, ...]]
+OWN_ENVIRONMENT, FOUND_EXTENSIONS = "own", "found"
 
 
 @dataclass(frozen=True)
@@ -58,7 +73,8 @@ class Answers:
     """The settings that `doit init` writes. A setting that is `None` or "" is not written.
 
     `python` is the interpreter to build for. `into` is the install target. `companions` are from
-    the old config/local.yaml or the install target.
+    the old settings file, the install target or the project's requirements. `profile` is the
+    default profile of the project, `torch_version` a release that the project requires.
     """
 
     gpus: tuple[str, ...] | str | None = None
@@ -67,6 +83,8 @@ class Answers:
     python: str = ""
     into: str = ""
     companions: tuple[str, ...] | None = None
+    profile: str = ""
+    torch_version: str = ""
 
 
 def parse_gpus(text: str, knowledge: Knowledge) -> tuple[str, ...] | str:
@@ -98,19 +116,23 @@ def parse_strategy(text: str) -> str:
     return word
 
 
-def parse_extensions(text: str, knowledge: Knowledge, root: Path) -> tuple[ExtensionEntry, ...]:
+def parse_extensions(
+    text: str, knowledge: Knowledge, root: Path, found: tuple[ExtensionEntry, ...] = ()
+) -> tuple[ExtensionEntry, ...]:
     """Return the extensions in a comma-separated list; `none` means an empty list.
 
-    An item is a known name, a folder, a git URL, or `3dgs` for the two extensions of Gaussian
-    Splatting. Raises a `SettingsError` with a hint for any other item.
+    An item is a known name, a folder, a git URL, `3dgs` for the two extensions of Gaussian
+    Splatting, or `found` for those in `found`. Raises a `SettingsError` with a hint for any other
+    item.
     """
     if text.strip().lower() in _NONE_WORDS:
         return ()
+    groups = {"3dgs": SPLATTING_EXTENSIONS, **({FOUND_EXTENSIONS: found} if found else {})}
     entries: dict[str, ExtensionEntry] = {}
     for word in _split_names(text):
-        for one in SPLATTING_EXTENSIONS if word.lower() == "3dgs" else (word,):
-            entry = _parse_extension(one, knowledge, root)
-            entries[entry if isinstance(entry, str) else entry["name"]] = entry
+        for one in groups.get(word.lower(), (word,)):
+            entry = _parse_extension(one, knowledge, root) if isinstance(one, str) else one
+            entries[entry if isinstance(entry, str) else str(entry["name"])] = entry
     return tuple(entries.values())
 
 
@@ -137,28 +159,45 @@ def _split_names(text: str) -> tuple[str, ...]:
 
 def format_local_yaml(answers: Answers) -> str:
     """Return the text of a config/local.yaml that sets only what was answered."""
-    blocks = [_FILE_HEADER]
+    return "\n\n".join([_FILE_HEADER, *_format_blocks(answers)]) + "\n"
+
+
+def format_project_yaml(answers: Answers) -> str:
+    """Return the text of a torchyard.yaml that sets only what was answered."""
+    profile = [f"profile: {_quote_yaml_scalar(answers.profile)}"] if answers.profile else []
+    settings = _format_blocks(answers, gpu_comment=_GPU_COMMENT)
+    blocks = [_PROJECT_HEADER, *profile, *settings, _VARIANT_COMMENT]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _format_blocks(answers: Answers, gpu_comment: str = "") -> Iterator[str]:
     if answers.python:
-        blocks.append(f"python: {_quote_yaml_scalar(answers.python)}")
+        yield f"python: {_quote_yaml_scalar(answers.python)}"
     if answers.gpus is not None:
         gpus = "auto" if answers.gpus == "auto" else json.dumps(answers.gpus, ensure_ascii=False)
-        blocks.append(f"target:\n  gpus: {gpus}")
-    if answers.strategy is not None:
-        blocks.append(f"torch:\n  strategy: {answers.strategy}")
+        yield f"target:\n  gpus: {gpus}{gpu_comment if answers.gpus else ''}"
+    torch = {"strategy": answers.strategy, "version": answers.torch_version}
+    if lines := [f"  {key}: {_quote_yaml_scalar(text)}" for key, text in torch.items() if text]:
+        yield "\n".join(["torch:", *lines])
     if answers.into:
-        blocks.append(f"install:\n  into: {_quote_yaml_scalar(answers.into)}")
+        yield f"install:\n  into: {_quote_yaml_scalar(answers.into)}"
     if answers.companions is not None:
-        blocks.append(f"companions: [{', '.join(answers.companions)}]")
+        yield f"companions: [{', '.join(answers.companions)}]"
     if answers.extensions is not None:
         items = "".join(f"\n  - {_format_yaml_item(one)}" for one in answers.extensions)
-        blocks.append(f"extensions:{items or ' []'}")
-    return "\n\n".join(blocks) + "\n"
+        yield f"extensions:{items or ' []'}"
 
 
 def _format_yaml_item(one: ExtensionEntry) -> str:
     if isinstance(one, str):
         return _quote_yaml_scalar(one)
-    return "{" + ", ".join(f"{key}: {_quote_yaml_scalar(text)}" for key, text in one.items()) + "}"
+    return "{" + ", ".join(f"{key}: {_format_yaml_value(one[key])}" for key in one) + "}"
+
+
+def _format_yaml_value(value: str | tuple[str, ...]) -> str:
+    if isinstance(value, str):
+        return _quote_yaml_scalar(value)
+    return f"[{', '.join(map(_quote_yaml_scalar, value))}]"
 
 
 def _quote_yaml_scalar(text: str) -> str:
@@ -177,7 +216,8 @@ class InitFacts:
 
     `build` is the build folder. `settings` are the defaults if the profile is broken.
     `has_companion_settings` is True if companion packages are set outside config/default.yaml.
-    `local_companions` is the setting in config/local.yaml, or `None`.
+    `local_companions` is the setting in the settings file, or `None`. `contents` is what the
+    project contains; it is empty for a checkout.
     """
 
     root: Path
@@ -188,6 +228,18 @@ class InitFacts:
     disks: tuple[Disk, ...]
     has_companion_settings: bool
     local_companions: tuple[str, ...] | None
+    contents: ProjectContents
+    is_checkout: bool
+
+    @property
+    def extensions(self) -> tuple[ExtensionEntry, ...]:
+        """Return the settings of the extensions in the project."""
+        return tuple(one.settings for one in self.contents.extensions)
+
+    @property
+    def proposed_python(self) -> str:
+        """Return the Python of the environment that is proposed, "" if there is none."""
+        return next((one.python for one in self.contents.environments), "")
 
     @property
     def visible_gpus(self) -> tuple[str, ...]:
@@ -226,7 +278,8 @@ def gather_init_facts(subject: SelectedProfile) -> InitFacts:
     # if the settings cannot be read, no companion packages are guessed
     has_companions, local_companions = True, None
     with suppress(TorchyardError):
-        loaded = load_settings(project, subject.name, os.environ)
+        local = None if Path(project.settings_file).is_file() else ""
+        loaded = load_settings(project, subject.name, os.environ, local)
         origin = loaded.origin.get("companions", DEFAULTS_PREFIX)
         has_companions = not origin.startswith(DEFAULTS_PREFIX)
         if origin.startswith(LOCAL_PREFIXES):
@@ -236,38 +289,51 @@ def gather_init_facts(subject: SelectedProfile) -> InitFacts:
     host = host_probe.read_host(query, layout.build / "host.json")
     host = replace(host, gpus=host_probe.list_gpus())
     places, into = tuple(list_build_places(layout, layout.build)), settings.install.into or ""
+    knowledge = load_knowledge(Path(project.config, "knowledge"))
+    is_checkout = project.is_checkout
+    contents = ProjectContents() if is_checkout else read_project_contents(subject.root, knowledge)
     return InitFacts(
         subject.root,
         subject.build.relative_to(subject.root).as_posix(),
         settings,
         host,
-        load_knowledge(Path(project.config, "knowledge")),
+        knowledge,
         tuple(list_disks(ProbeRequest(project, host, places, into=into))),
         has_companions,
         local_companions,
+        contents,
+        is_checkout,
     )
 
 
 def build_default_answers(known: InitFacts) -> Answers:
-    """Return the default answers, with the companions set in the existing config/local.yaml."""
+    """Return the default answers: the project's extensions, and the companions already set."""
     is_explicit = known.settings.target.gpus != "auto"
-    return Answers(None if is_explicit else known.default_gpus, companions=known.local_companions)
+    gpus = None if is_explicit else known.default_gpus
+    return Answers(gpus, extensions=known.extensions or None, companions=known.local_companions)
 
 
 def apply_install_target(answers: Answers, text: str, known: InitFacts) -> Answers:
     """Return `answers` with the interpreter or environment at the path `text`.
 
-    It already has torch with the strategy `existing`; otherwise it is the install target. Raises
-    `TorchyardError` if the interpreter cannot be inspected.
+    It already has torch with the strategy `existing`; otherwise it is the install target. `own`
+    means a new environment. Raises `TorchyardError` if the interpreter cannot be inspected.
     """
+    if text == OWN_ENVIRONMENT:
+        return replace(answers, into="", python="")
     target = str(Path(text).expanduser())
     if (folder := known.root / target).is_dir():
         target = str(find_python_in(folder) or folder)
-    interpreter = inspect_interpreter(find_interpreter(target, known.root), "install.into")
+    path = find_interpreter(target, known.root)
+    interpreter = inspect_interpreter(path, "install.into")
+    python = target
+    if not known.is_checkout and not is_program_name(target):
+        # unlike install.into, python is not relative to the project
+        target, python = shorten_path(path, known.root), shorten_home(path)
     if answers.strategy == "existing":
-        return replace(answers, python=target)
+        return replace(answers, python=python)
     release = known.host.python.minor
-    answers = replace(answers, into=target, python=target if interpreter.minor != release else "")
+    answers = replace(answers, into=target, python=python if interpreter.minor != release else "")
     if known.has_companion_settings:
         return answers
     modules = {name: Path(name, "__init__.py") for name in known.knowledge.companions}

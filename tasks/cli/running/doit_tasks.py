@@ -16,6 +16,7 @@ from tasks.cli.help_text import HELP_PAGES
 from tasks.cli.running import execute
 from tasks.core.canonical_json import convert_to_redacted_json
 from tasks.core.model import Plan, Stage
+from tasks.system.invocation import read_start_folder
 
 DoitTask = dict[str, Any]
 
@@ -23,10 +24,11 @@ DoitTask = dict[str, Any]
 def resolve_user_path(path: str) -> str:
     """Return the absolute path of a path that the user typed, or "" for an empty text.
 
-    A relative path starts at the folder where doit was started, even after `doit -f`.
+    A relative path starts at the folder where torchyard or doit was started.
     """
     expanded = os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such user
-    return str(Path(get_initial_workdir() or "", expanded)) if path else ""
+    start = read_start_folder() or get_initial_workdir() or ""
+    return str(Path(start, expanded)) if path else ""
 
 
 def generate_stage_tasks(session: execute.Session) -> Iterator[DoitTask]:

@@ -25,7 +25,6 @@ profiles: {debug: {build: {type: Debug}}}
 @pytest.fixture(autouse=True)
 def in_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in a subfolder of a project, whose torchyard.yaml is above."""
-    monkeypatch.setattr(invocation, "_current", [invocation._Invocation()])
     (tmp_path / "torchyard.yaml").write_text(SETTINGS, encoding="utf-8")
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")

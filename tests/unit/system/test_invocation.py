@@ -13,6 +13,7 @@ import yaml
 
 from tasks.cli.help_pages import BUILD_PAGE, COMMAND_PAGES, STAGE_PAGES
 from tasks.core.project import Project
+from tasks.system import invocation
 from tasks.system.console import Console
 from tasks.system.invocation import adapt_message, add_profile_argument, set_invocation
 from tests.support.checkout import ROOT
@@ -108,8 +109,15 @@ def test_message_is_adapted_to_a_project_and_unchanged_in_a_checkout(
     set_invocation(PROJECT, "mine")
     assert adapt_message(text) == expected
     assert adapt_message(expected) == expected
-    set_invocation(Project.of_checkout(CODE), "quickstart")
+    invocation._current[0] = invocation._Invocation()  # doit in a checkout
     assert adapt_message(text) == text
+
+
+def test_torchyard_in_a_checkout_keeps_the_paths_of_the_checkout() -> None:
+    set_invocation(Project.of_checkout(CODE), "quickstart")
+    text = "doit build profile=rtx5090, config/local.yaml, docs/windows.md, build/quickstart"
+    expected = text.replace("doit", "torchyard").replace("profile=", "--profile ")
+    assert adapt_message(text) == expected
 
 
 def test_default_profile_of_a_project_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:

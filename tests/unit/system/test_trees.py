@@ -21,7 +21,15 @@ def sources(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["build/a.o", "dist/a.whl", ".git/HEAD", "src/__pycache__/a.pyc", "a.egg-info/PKG-INFO"]
+    "name",
+    [
+        "build/a.o",
+        "dist/a.whl",
+        ".git/HEAD",
+        "src/__pycache__/a.pyc",
+        "a.egg-info/PKG-INFO",
+        ".torchyard/x",
+    ],
 )
 def test_build_output_is_not_source(sources: Path, tmp_path: Path, name: str) -> None:
     before = source_trees.hash_source_tree(sources)

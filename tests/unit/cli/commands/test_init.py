@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.cli.commands import init
+from tasks.cli.commands import init, init_draft
 from tasks.cli.commands.init_answers import (
     SPLATTING_EXTENSIONS,
     Answers,
@@ -138,7 +138,7 @@ def create_interpreter(
     monkeypatch.setattr(
         "tasks.cli.commands.init_answers.inspect_interpreter", lambda path, key: found
     )
-    monkeypatch.setattr(init, "check_install", lambda *given: None)
+    monkeypatch.setattr(init_draft, "check_install", lambda *given: None)
     return str(python)
 
 

@@ -76,11 +76,24 @@ def test_save_error_is_reported_once(
 def test_database_that_cannot_be_opened_is_only_a_warning(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "nowhere" / "db"
+    path = tmp_path / "db"
+    path.mkdir()
     known = Database(str(path), JSONCodec())
     known.set("deps", "result:", "1")
     known.dump()
     assert f"warning: cannot open {path}: unable to open" in capfd.readouterr().err
+
+
+def test_database_of_a_missing_folder_is_written_if_a_build_creates_it(tmp_path: Path) -> None:
+    path = tmp_path / ".torchyard" / "db"
+    for exists in (False, True):
+        known = Database(str(path), JSONCodec())
+        known.set("deps", "result:", "1")
+        if exists:
+            path.parent.mkdir()
+        known.dump()
+        assert path.parent.exists() is exists
+    assert Database(str(path), JSONCodec()).get("deps", "result:") == "1"
 
 
 def test_reports_work_if_database_cannot_be_opened(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from doit.dependency import JSONCodec, SqliteDB
 
-import torchyard_commands
 from tests.support.plugins import PLUGINS
 from tests.test_layers import KNOWS_DOIT, ROOT, parsed, within
+from torchyard import doit_commands
 
 
 def private_uses(tree: ast.Module) -> Iterator[str]:
@@ -32,13 +32,13 @@ def private_uses(tree: ast.Module) -> Iterator[str]:
                 yield f"{owner}.{node.attr}"
 
 
-@pytest.mark.parametrize("name", [*sorted(KNOWS_DOIT), "torchyard_commands.py", "dodo.py"])
+@pytest.mark.parametrize("name", [*sorted(KNOWS_DOIT), "src/torchyard/doit_commands.py", "dodo.py"])
 def test_no_private_doit_api_is_used_and_no_doit_class_patched(name: str) -> None:
     assert list(private_uses(parsed(ROOT / name))) == []
 
 
 def test_no_plugin_overrides_or_reads_private_doit_attributes() -> None:
-    tree = parsed(ROOT / "torchyard_commands.py")
+    tree = parsed(ROOT / "src" / "torchyard" / "doit_commands.py")
     for one in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         names = [node.name for node in one.body if isinstance(node, ast.FunctionDef)]
         names += [node.attr for node in ast.walk(one) if isinstance(node, ast.Attribute)]
@@ -48,8 +48,8 @@ def test_no_plugin_overrides_or_reads_private_doit_attributes() -> None:
 def test_every_plugin_is_registered() -> None:
     for place in (place for plugins in PLUGINS.values() for place in plugins.values()):
         module, _, name = place.partition(":")
-        assert module == "torchyard_commands"
-        assert hasattr(torchyard_commands, name)
+        assert module == "torchyard.doit_commands"
+        assert hasattr(doit_commands, name)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_custom_commands_require_the_dodo_file_of_a_checkout(
     monkeypatch: pytest.MonkeyPatch, params: dict[str, Any], found: bool
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert torchyard_commands._has_checkout(params) is found
+    assert doit_commands._has_checkout(params) is found
 
 
 def test_doit_outside_a_checkout_uses_its_default_backend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    database = torchyard_commands.open_database("db", JSONCodec())
+    database = doit_commands.open_database("db", JSONCodec())
     database.dump()
     assert type(database) is SqliteDB

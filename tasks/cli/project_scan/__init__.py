@@ -1,0 +1,1 @@
+"""Look at a user's project: its extensions, requirements and environments."""
