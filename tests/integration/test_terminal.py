@@ -13,12 +13,15 @@ import pytest
 import yaml
 
 from tests.support.rows import long_but
+from tests.support.torchyardcommand import ARGV
 from tests.support.yard import Yard
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
-INIT = 'doit init --card "RTX 5090" --way auto --extensions simple-knn,diff-gaussian-rasterization'
+INIT = """
+torchyard init --card "RTX 5090" --way auto --extensions simple-knn,diff-gaussian-rasterization
+"""
 FULL = "error: cannot write to standard output: No space left on device\n"
 installed = pytest.mark.skipif(
     "torchyard.doit_commands:Run" not in {one.value for one in entry_points(group="doit.COMMAND")},
@@ -175,6 +178,22 @@ def test_the_first_settings_are_written_and_planned_without_a_terminal(yard: Yar
     found = yaml.safe_load((yard.folder / "config" / "local.yaml").read_text(encoding="utf-8"))
     assert found["extensions"] == ["simple-knn", "diff-gaussian-rasterization"]
     assert "simple-knn" in yard.must("list", "--all")
+
+
+def test_the_first_settings_of_a_project_are_written_and_planned(tmp_path: Path) -> None:
+    def run(*argv: str) -> str:
+        done = subprocess.run(
+            [*ARGV, *argv],
+            cwd=tmp_path, env={**os.environ, "CI": "true", "PYTHONUTF8": "1"},
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, encoding="utf-8",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert run(*shlex.split(INIT)[1:]).splitlines()[-1] == "next: torchyard build"
+    found = yaml.safe_load((tmp_path / "torchyard.yaml").read_text(encoding="utf-8"))
+    assert found["extensions"] == ["simple-knn", "diff-gaussian-rasterization"]
+    assert "simple-knn" in run("list", "--all")
 
 
 @pytest.mark.parametrize("encoding", long_but(["ascii"], ["ascii", "cp437", "cp1252"]))

@@ -1,5 +1,6 @@
 """Documented commands and settings are valid: a test runs each command, or its marker explains why
-not; YAML parses as settings, shell blocks parse, and `doit` has the named tasks.
+not; YAML parses as settings, shell blocks parse, and `torchyard` and
+`doit` have the named commands.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from pathlib import Path
 
 import pytest
 import tree_sitter_powershell
+import yaml
 from tree_sitter import Language, Parser
 
-from tasks.core.project import Project
-from tasks.settings.layers_io import load_settings
-from tests.support.checkout import write
-from tests.support.doitcommands import uses, wrong
+from tasks.core.project import PROJECT_FILE, Project
+from tasks.settings.layers_io import PROJECT_PROFILE, load_settings, read_default_profile
+from tests.support.documentedcommands import Use, uses, wrong
 from tests.support.rows import each_row
 from tests.support.snippets import (
     ROOT,
@@ -109,11 +110,15 @@ def test_powershell_blocks_are_valid(snippet: Snippet) -> None:
 
 
 @each_row("snippet", every("yaml"), ids=where)
-def test_settings_examples_are_valid(snippet: Snippet, yard: Path) -> None:
+def test_settings_examples_are_valid(snippet: Snippet, tmp_path: Path) -> None:
+    """In torchyard.yaml, with each profile that they define."""
     if snippet.mark and snippet.mark.kind == "not settings":
         return
-    write(yard, snippet.text)
-    assert load_settings(Project.of_checkout(yard), "mine", {}).profile == "mine"
+    project = Project.of_folder(tmp_path, ROOT, tmp_path / "cache")
+    (tmp_path / PROJECT_FILE).write_text(snippet.text, encoding="utf-8")
+    profiles = yaml.safe_load(snippet.text).get("profiles", ())
+    for name in (PROJECT_PROFILE, read_default_profile(project), *profiles):
+        assert load_settings(project, name, {}).profile == name
 
 
 @pytest.mark.parametrize("snippet", every("toml", "json"), ids=where)
@@ -122,13 +127,13 @@ def test_toml_and_json_blocks_are_valid(snippet: Snippet) -> None:
 
 
 @each_row("page", pages(), ids=name_of)
-def test_documented_doit_commands_exist(page: Path) -> None:
+def test_documented_commands_options_and_profiles_exist(page: Path) -> None:
     shown = [
         line for one in snippets(page) if one.language in SHELLS for line in one.text.splitlines()
     ]
     for line in (*inline(page), *shown):
-        for words in uses(line):
-            assert not wrong(words), f"{name_of(page)}: {line}"
+        for use in uses(line):
+            assert not wrong(use), f"{name_of(page)}: {line}: {wrong(use)}"
 
 
 @each_row("page", pages(), ids=name_of)
@@ -182,12 +187,33 @@ def test_marker_belongs_to_the_next_block() -> None:
     [
         ("doit matrix [--build] [--workflow github\\|slurm --out FILE] [--json FILE]", []),
         ("doit build && doit bundle --dest /media/usb/torch.tar", []),
-        (".venv\\Scripts\\doit doctor profile=x", []),
+        (".venv\\Scripts\\doit doctor profile=cpu", []),
         ("doit extensions:NAME", []),
         ("doit report --rum NAME", ["--rum"]),
         ("doit biuld", ["biuld"]),
         ("doit validate --json FILE", ["--json"]),
+        ("doit build profile=rtx50900", ["profile=rtx50900"]),
+        ("torchyard matrix [--build] [--workflow github\\|slurm --out FILE] [--json FILE]", []),
+        (".venv\\Scripts\\torchyard doctor --profile cpu", []),
+        ("torchyard -C DIR build --always --profile mine@torch2.15.0", ["mine@torch2.15.0"]),
+        ("torchyard build --profile default@torch2.15.0 && torchyard clean -n extensions:NAME", []),
+        ("torchyard completion bash > FILE", []),
+        ("torchyard completion tcsh > FILE", ["tcsh"]),
+        ("torchyard build -z", ["-z"]),
+        ("torchyard build profile=cpu", ["profile=cpu"]),
+        ("torchyard report --rum NAME", ["--rum"]),
+        ("torchyard biuld", ["biuld"]),
+        ("torchyard validate --json FILE", ["--json"]),
+        ("torchyard build --profile rtx50900", ["rtx50900"]),
     ],
 )
-def test_unknown_doit_command_is_found(line: str, bad: list[str]) -> None:
-    assert [one for words in uses(line) for one in wrong(words)][:1] == bad
+def test_unknown_command_option_or_profile_is_found(line: str, bad: list[str]) -> None:
+    assert [one for use in uses(line) for one in wrong(use)][:1] == bad
+
+
+def test_calls_are_found_with_their_program() -> None:
+    line = "In `x`: doit build # doit a"
+    assert uses(line) == [Use("doit", ("build",))]
+    assert uses("torchyard -C a build > b; torchyard.yaml") == [
+        Use("torchyard", ("-C", "a", "build"))
+    ]

@@ -55,5 +55,5 @@ def test_stage_page_links_to_every_setting_that_causes_a_rerun(name: str) -> Non
 def test_stage_page_has_common_sections_and_single_stage_command(name: str) -> None:
     titles = re.findall(r"^## (.*)$", page(name), re.MULTILINE)
     assert titles == ["Makes", "Runs again", "Settings", "Log", "What can go wrong"]
-    assert f"```sh\ndoit {name}\n```" in page(name)
+    assert f"```sh\ntorchyard {name}\n```" in page(name)
     assert f"[{name}]({name}.md)" in page("index")

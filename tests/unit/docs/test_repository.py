@@ -174,7 +174,7 @@ def test_version_is_stated_in_one_place() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", tasks.__version__)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" in project["project"]["dynamic"]
-    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "tasks.__version__"}
+    assert project["tool"]["hatch"]["version"] == {"path": "tasks/__init__.py"}
     released = re.findall(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert released[:1] in ([], [tasks.__version__])
 
