@@ -17,6 +17,7 @@ from tasks.core.errors import TorchyardError
 from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 from tests.support.checkout import ROOT, Heard
+from tests.support.snippets import snippets
 from tests.support.systems import posix_only
 
 SETTINGS = """\
@@ -247,3 +248,23 @@ def test_checkout_gets_no_dockerfile(yard: Path) -> None:
     (yard / "config" / "profiles" / "mine.yaml").write_text("matrix: {gpus: [[]]}\n", "utf-8")
     with pytest.raises(TorchyardError, match="a checkout of torchyard gets no Dockerfile"):
         written(Project.of_checkout(yard), "docker", "mine")
+
+
+@posix_only
+def test_documented_workflow_is_valid_and_as_the_generated_one(
+    project: Project, heard: Heard, tmp_path: Path
+) -> None:
+    (text,) = [one.text for one in snippets(ROOT / "docs" / "ci.md") if one.language == "yaml"]
+    page = tmp_path / "documented.yml"
+    page.write_text(text, encoding="utf-8")
+    checked("check-jsonschema", "--builtin-schema", "vendor.github-workflows", page)
+    documented = read_job(page)["steps"]
+    generated = read_job(written(project, "github"))["steps"]
+    for step in documented:
+        if "uses" in step:
+            assert step["uses"] in [one.get("uses") for one in generated]
+    assert documented[0] == generated[0]
+    assert documented[-1]["with"].keys() == generated[-1]["with"].keys()
+    assert f"python -m pip install torchyard=={tasks.__version__}" in [
+        one.get("run") for one in documented
+    ]
