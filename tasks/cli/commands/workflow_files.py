@@ -1,7 +1,6 @@
 """Write the builds of a profile for other machines: GitHub Actions, Slurm, or a Docker image."""
 
 import os
-import posixpath
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,8 +71,13 @@ def write_workflow(project: Project, profile: str, kind: str, out: str) -> None:
         location = "config/profiles" if project.is_checkout else PROJECT_FILE
         raise TorchyardError(message, location=location, hint=hint)
     entries = _list_entries(project, profile, kind, loaded.settings)
-    if kind in _OTHER_MACHINES:
-        _warn_of_local_settings(project, loaded, _OTHER_MACHINES[kind])
+    machine = _OTHER_MACHINES.get(kind)
+    for warning in _list_warnings(project, loaded, machine) if machine else ():
+        # a comment in printed output, which may be redirected to the file
+        if out:
+            print_warning(warning)
+        else:
+            print_report(f"# warning: {warning}")
     wheelhouse = build_layout(project, profile, loaded.settings).wheelhouse
     template_values = {
         "profile": profile,
@@ -151,26 +155,25 @@ def _is_path(text: str) -> bool:
     return "/" in text or "\\" in text
 
 
-def _warn_of_local_settings(project: Project, loaded: LoadedSettings, machine: str) -> None:
-    """Warn of settings and files that the other machine does not have."""
+def _list_warnings(project: Project, loaded: LoadedSettings, machine: str) -> Iterator[str]:
+    """Yield a warning for each kind of setting that the other machine has not, or not the same."""
     files = [CHECKOUT_LOCAL_FILE if project.is_checkout else PROJECT_LOCAL_FILE]
     files += [str(project.user_settings)] if project.user_settings else []
     prefixes = (*(name.removesuffix(".yaml") for name in files), ENV_PREFIX)
     if local := sorted(key for key, origin in loaded.origin.items() if origin.startswith(prefixes)):
-        print_warning(
+        yield (
             f"{machine} does not get the values of {', '.join(files)} and the environment: "
             f"{', '.join(local)}; set them in the profile if they are needed there"
         )
-    outside = [
-        key for key, path in _list_paths(loaded.settings) if _find_inside(project, path) is None
-    ]
+    settings = loaded.settings
+    outside = [key for key, path in _list_paths(settings) if _find_inside(project, path) is None]
     if outside and not project.is_checkout:
-        print_warning(
+        yield (
             f"{machine} does not have the files of {', '.join(outside)}: they are outside of the "
             "project; move them into it, or use git"
         )
-    if loaded.settings.target.gpus == "auto" and not loaded.settings.matrix.gpus:
-        print_warning(
+    if settings.target.gpus == "auto" and not settings.matrix.gpus:
+        yield (
             f"{machine} has no GPU to look at, and target.gpus is auto: it builds for an RTX 5090; "
             "name your GPUs in target.gpus"
         )
@@ -200,9 +203,8 @@ def _list_paths(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _find_inside(project: Project, path: str) -> str | None:
     """Return a path relative to the project, or None if it is outside."""
-    root = Path(project.root).as_posix()
-    relative = posixpath.relpath(posixpath.join(root, Path(path).as_posix()), root)
-    return None if relative == ".." or relative.startswith("../") else relative
+    full = Path(os.path.normpath(Path(project.root, path)))
+    return full.relative_to(project.root).as_posix() if full.is_relative_to(project.root) else None
 
 
 def _build_docker_values(

@@ -154,6 +154,13 @@ def test_warnings_name_what_the_other_machine_lacks(project: Project, heard: Hea
         assert f"{machine} has no GPU to look at, and target.gpus is auto" in heard.text
 
 
+def test_printed_file_has_warnings_as_comments(project: Project, heard: Heard) -> None:
+    write(root_of(project), "extensions: [{name: far, path: ../far}]\n")
+    matrix.run(SelectedProfile(project, "default", None), github=True)
+    assert heard[0].startswith("# warning: a GitHub runner does not have the files of ")
+    assert set(yaml.safe_load(heard.text)["jobs"]) == {"build"}
+
+
 @posix_only
 def test_slurm_script_passes_shellcheck_and_builds_by_torchyard(
     project: Project, heard: Heard
