@@ -20,7 +20,7 @@ _TASKS = {one.name: one.doc for one in (BUILD_PAGE, *STAGE_PAGES, *COMMAND_PAGES
 _COMMANDS_TAKING_TASKS = {"list", "help", "clean", "info", "forget", "run"}
 _OPTION_VALUES = {
     "--way": ("auto", "prebuilt", "source", "existing"),
-    "--workflow": ("github", "slurm"),
+    "--workflow": ("github", "slurm", "docker"),
     "--shell": ("bash", "zsh"),
 }
 _VALUE_OPTIONS = {f"--{it.name}" for one in COMMAND_PAGES for it in one.options if it.value}

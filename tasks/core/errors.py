@@ -20,7 +20,10 @@ _QUERY_PARAMETER = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _WORD_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"  # also after an escaped line break in JSON
-_SECRET_VALUE = r"""(?!\*\*\*|&)[^\s"'<>\\]*[^\s"'<>\\.,:;)\]}]"""  # noqa: S105
+_SECRET_VALUE = (
+    r"""(?!\*\*\*|&|(?:true|false)(?:[\s"'<>\\]|$))"""  # noqa: S105 - `persist-credentials: false`
+    r"""[^\s"'<>\\]*[^\s"'<>\\.,:;)\]}]"""
+)
 _AUTH_HEADER = re.compile(
     rf"""(
         authorization\\?["']?[ ]?[:=][ ]?\\?["']?

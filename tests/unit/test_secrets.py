@@ -54,6 +54,15 @@ def test_secret_url_parameter_is_redacted(query: str, before: str) -> None:
     assert redact_secrets(text) == f"https://host.example/simple{before}{query}=***&last=1"
 
 
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_switch_is_no_secret(value: str) -> None:
+    assert redact_secrets(f"persist-credentials: {value}") == f"persist-credentials: {value}"
+    assert redact_secrets(f'"use_token={value}"') == f'"use_token={value}"'
+    for secret in (f"{value}-1", f"{value}1", f"{value}.1"):
+        assert redact_secrets(f"password: {secret}") == "password: ***"
+        assert redact_secrets(f"password={secret}") == "password=***"
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

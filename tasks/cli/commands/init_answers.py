@@ -239,7 +239,8 @@ class InitFacts:
     @property
     def proposed_python(self) -> str:
         """Return the Python of the environment that is proposed, "" if there is none."""
-        return next((one.python for one in self.contents.environments), "")
+        proposed = (one for one in self.contents.environments if one.is_proposed)
+        return next((one.python for one in proposed), "")
 
     @property
     def visible_gpus(self) -> tuple[str, ...]:

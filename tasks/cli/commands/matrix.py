@@ -1,7 +1,6 @@
-"""`doit matrix`: list, build and publish a matrix, or write a workflow for GitHub or Slurm."""
+"""`doit matrix`: list, build and publish a matrix, or write a workflow for other machines."""
 
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Literal
 
 from tasks.cli.commands.explain import explain_stages
 from tasks.cli.commands.json_output import write_json_result
+from tasks.cli.commands.workflow_files import write_workflow
 from tasks.cli.session import open_profile
 from tasks.core.canonical_json import convert_to_json
 from tasks.core.errors import CommandFailedError, SettingsError, TorchyardError
@@ -19,19 +19,13 @@ from tasks.core.model import Command, Host, Plan, Stage
 from tasks.core.project import Project
 from tasks.core.text_formatting import format_duration
 from tasks.knowledge.knowledge_files_io import load_knowledge
-from tasks.knowledge.versions import parse_major_minor
 from tasks.lock.opened_profile_io import SelectedProfile
-from tasks.planning.profile_plan import build_layout
-from tasks.settings import values
 from tasks.settings.layers_io import load_settings
 from tasks.settings.matrix_entries import expand_matrix, split_profile_name
-from tasks.settings.setting_errors import ENV_PREFIX
 from tasks.system import shell
-from tasks.system.files import write_user_file
 from tasks.system.hardware import host_probe
-from tasks.system.jinja_templates import render_template
 from tasks.system.manifests import build_record_path
-from tasks.system.output import print_report, print_warning
+from tasks.system.output import print_report
 from tasks.system.screen import print_status_rows
 
 # The states "built" and "unpublished" are set only by a run that builds
@@ -153,70 +147,18 @@ def _run_task(project: Project, task: str, profile: str) -> str:
     return ""
 
 
-_WORKFLOW_TEMPLATES = {"github": "github.yml.j2", "slurm": "slurm.sh.j2"}
-_MAX_WORKFLOW_JOBS = 256  # jobs per matrix (docs.github.com, "Usage limits")
-_RUNNER_PYTHON = "3.12"  # a Python version that torchyard supports
-_OLDEST_PYTHON = (3, 11)  # requires-python in pyproject.toml
-
-
-def write_workflow(project: Project, profile: str, kind: str, out: str) -> None:
-    """Write the workflow for `kind` (github or slurm) to `out`, or print it if `out` is ""."""
-    if kind not in _WORKFLOW_TEMPLATES:
-        message, hint = f'there is no workflow "{kind}"', "choose github or slurm"
-        raise TorchyardError(message, location="--workflow", hint=hint)
-    loaded = load_settings(project, profile, os.environ)
-    if not re.fullmatch(values.NAME_PATTERN.strip("^$"), profile):
-        message = f'the profile name "{profile}" is not allowed in a workflow'
-        hint = f"rename the profile: {values.PATTERN_HINTS[values.NAME_PATTERN]}"
-        raise TorchyardError(message, location="config/profiles", hint=hint)
-    names = list(expand_matrix(loaded.settings.matrix))
-    if not names or (kind == "github" and len(names) > _MAX_WORKFLOW_JOBS):
-        allowed = f"a workflow allows 1 to {_MAX_WORKFLOW_JOBS} builds"
-        message = f"{allowed}, but this matrix has {len(names)}"
-        hint = "list the builds: doit matrix; docs/matrix.md explains the settings"
-        raise TorchyardError(message, location="matrix", hint=hint)
-    prefixes = ("config/local", ENV_PREFIX)
-    local = sorted(key for key, origin in loaded.origin.items() if origin.startswith(prefixes))
-    if local and kind == "github":  # a GitHub runner has only the repository
-        print_warning(
-            "a GitHub runner does not get the values of config/local.yaml and the environment: "
-            f"{', '.join(local)}; set them in the profile if the runner needs them"
-        )
-    wheelhouse = Path(build_layout(project, profile, loaded.settings).wheelhouse)
-    if wheelhouse.is_relative_to(project.root):  # the runner has another checkout
-        wheelhouse = wheelhouse.relative_to(project.root)
-    template_values = {
-        "profile": profile,
-        "root": str(project.root),
-        "wheelhouse": wheelhouse.as_posix(),
-        "cells": [_build_workflow_entry(project, f"{profile}@{name}", name) for name in names],
-    }
-    template = Path(project.templates) / "matrix" / _WORKFLOW_TEMPLATES[kind]
-    text = render_template(template, template_values)
-    if out:
-        write_user_file(Path(out), text)
-        print_report(f"wrote {out}: {len(names)} builds")
-    else:
-        print_report(text.rstrip("\n"))
-
-
-def _build_workflow_entry(project: Project, profile: str, name: str) -> dict[str, str]:
-    """Return the values of a matrix entry for the workflow template."""
-    python = load_settings(project, profile, os.environ).settings.python
-    if not re.fullmatch(r"\d+\.\d+(\.\d+)?", python):
-        python = _RUNNER_PYTHON  # auto, or a path, which is valid only on this machine
-    elif parse_major_minor(python) < _OLDEST_PYTHON:
-        python += f"\n{_RUNNER_PYTHON}"
-    return {"name": name, "profile": profile, "python": python}
-
-
-def run(
-    subject: SelectedProfile, build: bool = False, workflow: str = "", out: str = "", json: str = ""
+def run(  # noqa: PLR0913, PLR0917 - one parameter per option
+    subject: SelectedProfile,
+    build: bool = False,
+    workflow: str = "",
+    github: bool = False,
+    out: str = "",
+    json: str = "",
 ) -> None:
-    """Print or build the matrix entries, or write a workflow if `workflow` is set."""
+    """Print or build the matrix entries, or write a workflow if one is requested."""
     name, _ = split_profile_name(subject.name)
-    if workflow:
-        write_workflow(subject.project, name, workflow, out)
+    if workflow or github:
+        write_workflow(subject.project, name, workflow or "github", out)
         return
     statuses = list(list_entry_statuses(subject.project, name))
     if not statuses:

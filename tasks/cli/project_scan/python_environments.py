@@ -13,7 +13,7 @@ from tasks.system import interpreters
 
 _VENV_NAMES = (".venv", "venv", "env")
 _CONDA_FOLDERS = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba")
-_ACTIVE_VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX")
+_ACTIVE_VARIABLES, _ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX"), "active environment"
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,14 @@ class FoundEnvironment:
     """An environment. `python` is the path of its Python as it is written in the settings.
 
     `reason` says why it may be that of the project. `description` has its Python and its torch.
+    `is_proposed` is True if the project names it or contains it: an active environment elsewhere is
+    only shown, because an install into it replaces its torch.
     """
 
     python: str
     reason: str
     description: str
+    is_proposed: bool = True
 
     def __str__(self) -> str:
         return f"{self.python}: {self.reason}, {self.description}"
@@ -64,7 +67,7 @@ def _list_candidates(
             yield folder, "conda environment named in environment.yml"
     for variable in _ACTIVE_VARIABLES:
         if folder_name := environ.get(variable):
-            yield Path(folder_name), "active environment"
+            yield Path(folder_name), _ACTIVE
 
 
 def _list_conda_environments(name: str, environ: Mapping[str, str]) -> Iterator[Path]:
@@ -92,8 +95,9 @@ def _describe_environment(
         interpreter = interpreters.read_interpreter(str(python.absolute()))
         description = f"Python {interpreter.version}"
         description += f", torch {interpreter.torch.version}" if interpreter.torch else ""
-    reason = reason if not is_active or reason.startswith("active") else f"active {reason}"
-    return FoundEnvironment(shorten_path(python, root), reason, description)
+    is_proposed = reason != _ACTIVE
+    reason = f"active {reason}" if is_active and is_proposed else reason
+    return FoundEnvironment(shorten_path(python, root), reason, description, is_proposed)
 
 
 def shorten_path(path: Path, root: Path) -> str:

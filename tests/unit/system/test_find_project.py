@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.core.errors import SettingsError
+from tasks.core.model import Layout
 from tasks.core.project import Project
 from tasks.system.find_project import (
     find_cache_folder,
@@ -82,6 +83,7 @@ def test_variables_name_the_folders_of_the_user(
     cache, settings = tmp_path / "cache", tmp_path / "settings" / "config.yaml"
     for project in (find_project(tmp_path / "plain", code, own), open_checkout(code, own)):
         assert (project.cache, project.user_settings) == (cache, settings)
+        assert Layout(project, "p", tmp_path).jobserver == cache / ".jobs"
     assert find_cache_folder({}).name == "torchyard"
     assert find_user_settings({}).parts[-2:] == ("torchyard", "config.yaml")
 
