@@ -83,10 +83,11 @@ def list_commands(program: str) -> dict[str, Options]:
 @cache
 def list_documented_profiles() -> frozenset[str]:
     """Return the built-in profiles, `default`, and those in an example of the documentation."""
-    examples = (yaml.safe_load(one.text) for one in every("yaml"))
-    variants = (one.get("profiles") or () for one in examples if isinstance(one, dict))
-    built_in = (path.stem for path in (ROOT / "config" / "profiles").glob("*.yaml"))
-    return frozenset({PROJECT_PROFILE, *built_in, *(name for names in variants for name in names)})
+    names = {PROJECT_PROFILE, *(path.stem for path in (ROOT / "config/profiles").glob("*.yaml"))}
+    for one in every("yaml"):
+        names.update(yaml.safe_load(one.text).get("profiles") or ())
+        names.update(re.findall(r"^# config/profiles/([\w-]+)\.yaml", one.text))
+    return frozenset(names)
 
 
 def uses(line: str) -> list[Use]:

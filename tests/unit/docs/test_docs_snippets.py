@@ -195,7 +195,7 @@ def test_marker_belongs_to_the_next_block() -> None:
         ("doit build profile=rtx50900", ["profile=rtx50900"]),
         ("torchyard matrix [--build] [--workflow github\\|slurm --out FILE] [--json FILE]", []),
         (".venv\\Scripts\\torchyard doctor --profile cpu", []),
-        ("torchyard -C DIR build --always --profile mine@torch2.15.0", ["mine@torch2.15.0"]),
+        ("torchyard -C DIR build --always --profile nobody@torch2.15.0", ["nobody@torch2.15.0"]),
         ("torchyard build --profile default@torch2.15.0 && torchyard clean -n extensions:NAME", []),
         ("torchyard completion bash > FILE", []),
         ("torchyard completion tcsh > FILE", ["tcsh"]),
