@@ -91,6 +91,13 @@ def test_schema_json_is_up_to_date() -> None:
     assert kept == render_generated_files()["config/schema.json"]
 
 
+def test_schema_knows_the_profiles_of_a_project() -> None:
+    fast = {"target": {"gpus": ["RTX 5090"]}}
+    jsonschema.validate({"profile": "fast", "profiles": {"fast": fast, "same": None}}, SCHEMA)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"profiles": {"fast": {"targets": {}}}}, SCHEMA)
+
+
 def test_schema_is_valid_and_describes_every_key() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["title"] == "torchyard settings"

@@ -15,7 +15,12 @@ from tasks.cli.help_pages import BUILD_PAGE, COMMAND_PAGES, STAGE_PAGES
 from tasks.core.project import Project
 from tasks.system import invocation
 from tasks.system.console import Console
-from tasks.system.invocation import adapt_message, add_profile_argument, set_invocation
+from tasks.system.invocation import (
+    adapt_message,
+    add_profile_argument,
+    format_for_torchyard,
+    set_invocation,
+)
 from tests.support.checkout import ROOT
 
 # Identical for every profile
@@ -118,6 +123,12 @@ def test_torchyard_in_a_checkout_keeps_the_paths_of_the_checkout() -> None:
     text = "doit build profile=rtx5090, config/local.yaml, docs/windows.md, build/quickstart"
     expected = text.replace("doit", "torchyard").replace("profile=", "--profile ")
     assert adapt_message(text) == expected
+
+
+def test_pages_are_written_for_torchyard_whoever_writes_them() -> None:
+    text = "doit build profile=NAME, config/local.yaml, docs/windows.md, build/PROFILE/run"
+    expected = "torchyard build --profile NAME, torchyard.yaml, docs/windows.md, "
+    assert format_for_torchyard(text) == f"{expected}.torchyard/build/PROFILE/run"
 
 
 def test_default_profile_of_a_project_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
