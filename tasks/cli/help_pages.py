@@ -364,8 +364,8 @@ BUILD_PAGE = StagePage(
     "Each stage checks whether it is up to date, so a second run does only what changed.",
     needs="A machine without problems: run doit doctor. A build runs the quick checks first and "
     "stops at problems.",
-    makes="build/PROFILE, wheels in wheelhouse/, and a record of the run.",
+    makes="build/PROFILE, the wheels in the wheelhouse, and a record of the run.",
     again="Each stage prints why it runs; doit explain shows it in advance.",
     settings=("target", "torch", "extensions"),
-    start="this is the default task: type only doit; doit -a runs every stage again",
+    start="doit build; with -a, it runs every stage again",
 )

@@ -6,6 +6,7 @@ The tests share a project and run in order, as a user would.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,10 +18,22 @@ import yaml
 
 from tests.support.checkout import ROOT
 from tests.support.installedwheel import Installed, build_distribution, set_version
+from tests.support.snippets import Snippet, every
 
 pytestmark = pytest.mark.real
 
 EXTENSION = "submodules/smoke"
+HERE = "tests/real/test_installed.py"
+
+
+def is_run_here(snippet: Snippet) -> bool:
+    """Return True if the documentation says that this file runs the block."""
+    return snippet.mark is not None and snippet.mark.text == HERE
+
+
+def where(snippet: Snippet) -> str:
+    """Return the place of a block, as the name of its test."""
+    return snippet.where
 
 
 @dataclass
@@ -50,9 +63,10 @@ class Stand:
 def stand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     folder = tmp_path_factory.mktemp("installed")
     wheel = build_distribution("wheel", folder / "dist")
-    project = folder / "project"
+    project = folder / "my-project"
     shutil.copytree(ROOT / "templates" / "smoke", project / EXTENSION)
     (project / "scripts").mkdir()
+    (project / "my_script.py").write_text("import torch, torchyard_smoke\n", encoding="utf-8")
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHYARD_CACHE_DIR", str(folder / "cache"))
@@ -92,6 +106,23 @@ def test_build_and_validate_the_project(stand: Stand) -> None:
     assert " 0 failed" in found
     status = ["git", "-C", str(stand.project), "status", "--short", "--untracked-files=all"]
     assert ".torchyard/" not in subprocess.check_output(status, text=True)
+
+
+@pytest.mark.parametrize("snippet", [one for one in every("sh") if is_run_here(one)], ids=where)
+def test_documented_commands_run(snippet: Snippet, stand: Stand) -> None:
+    """Run a block of the documentation beside the project `my-project`, as it is written."""
+    folder = stand.project if "cd my-project" not in snippet.text else stand.project.parent
+    path = f"{stand.installed.program.parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", snippet.text],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "CI": "true"},
+        text=True,
+        check=False,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, f"{snippet.text}{done.stdout}{done.stderr}"
 
 
 def test_an_edit_rebuilds_the_extension_only(stand: Stand) -> None:

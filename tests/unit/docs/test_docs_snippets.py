@@ -36,6 +36,7 @@ from tests.support.snippets import (
 from tests.support.systems import posix_only
 
 RUNNER = "tests/integration/test_docs_commands.py"
+RUNNERS = (RUNNER, "tests/real/test_installed.py")  # of whole blocks
 TERMINAL = "tests/integration/test_terminal.py"
 SHELLS = ("sh", "console", "powershell", "bat")
 OTHERS = ("", "text", "yaml", "toml", "json", "ini", "python")
@@ -54,8 +55,8 @@ def missing(snippet: Snippet) -> str:
         return "" if len(mark.text.split()) > 1 else "give the reason"
     if not (ROOT / mark.text).is_file():
         return f"there is no {mark.text}"
-    if mark.text == RUNNER:
-        return "" if snippet.language == "sh" else f"{RUNNER} runs sh alone"
+    if mark.text in RUNNERS:
+        return "" if snippet.language == "sh" else f"{mark.text} runs sh alone"
     run = run_by(ROOT / mark.text)
     return ", ".join(
         f"{mark.text} has no {one!r}" for one in commands(snippet.text) if one not in run
