@@ -12,7 +12,7 @@ from tasks.stages.source import source_checks_io, tree_changes_io
 from tasks.stages.source.model import UNTRACKED_CACHE, SourceJob, SourceKind, SourceTree
 from tasks.stages.source.tree_changes_io import compute_tree_digest
 from tasks.system import files, manifests
-from tasks.system.git import checkout_state, clones, local_changes
+from tasks.system.git import checkout_state, clones, local_changes, shared_clones
 from tasks.system.network import archive
 from tasks.system.network.download import download_file
 from tasks.system.output import print_line, print_warning
@@ -72,13 +72,11 @@ def _update_clone(job: SourceJob) -> None:
         _rename_old_tree(job)
     if checkout_state.is_checkout(job.tree):
         tree_changes_io.revert_patches(job.tree, job.state, job.log)
-    else:
-        others = _find_in_other_builds(job, "pytorch")
-        if reference := clones.copy_reference_clone(job.tree, job.location, others):
-            print_line(f"reused the git objects of {reference}: git fetches only the missing ones")
-    ref = job.checkout_ref
+    clone = clones.Clone(
+        Path(job.tree), job.location, job.checkout_ref, job.submodules, job.log, job.mirrors
+    )
     try:
-        clones.clone_at_ref(job.location, ref, job.tree, job.submodules, job.mirrors, job.log)
+        shared_clones.fetch_clone(clone, job.cache, _find_in_other_builds(job, "pytorch"))
     except LostEditsError:
         tree_changes_io.update_patches(job.tree, job.state, job.patches, job.log)
         raise
