@@ -1,0 +1,84 @@
+"""Store the official torch wheel in the user's cache, so that it is downloaded and unpacked once.
+
+Neither uv nor pip does this: pip keeps only what an index marks as cacheable, and uv unpacks a
+wheel file once for each path (measured in docs/cache.md).
+"""
+
+import contextlib
+import shutil
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+from tasks.core.errors import TorchyardError, redact_secrets
+from tasks.core.model import Artifact
+from tasks.system import files, user_cache
+from tasks.system.network import network_access, package_indexes
+from tasks.system.output import print_warning
+
+_STORE_ERRORS = (OSError, shutil.Error, TorchyardError)
+
+
+def locate_shared_wheel(cache: PurePath, requirement: str, index: str) -> Path | None:
+    """Return the folder of the entry for a requirement from an index; None in offline mode.
+
+    `requirement` names the Python version, too. `index` is "" for the default index.
+    """
+    if network_access.is_offline():
+        return None
+    place = redact_secrets(index or package_indexes.find_default_index())
+    key = f"{requirement} {place} {sysconfig.get_platform()}"
+    label = requirement.partition(" ")[0].replace("==", "-")
+    return Path(cache, user_cache.WHEEL_STORE, user_cache.build_entry_name(label, key))
+
+
+def copy_shared_wheel(entry: Path | None, landing: PurePath, sha256: str) -> Path | None:
+    """Create the stored wheel in the new folder `landing`, as a hard link if possible.
+
+    Returns its path, or None if no undamaged wheel is stored. `sha256` is required unless it is "".
+    """
+    if entry is None:
+        return None
+    try:
+        with user_cache.open_entry(entry) as record:
+            if record is None or sha256 not in ("", record.sha256):
+                return None
+            files.remove_owned(landing)
+            wheel = files.create_owned_folder(landing) / record.subject
+            user_cache.link_or_copy(entry / record.subject, wheel)
+        return wheel if files.read_artifact(wheel).sha256 == record.sha256 else None
+    except _STORE_ERRORS:
+        return None
+
+
+@contextlib.contextmanager
+def share_wheel(entry: Path | None, wheel: Path, artifact: Artifact) -> Iterator[Path]:
+    """Store a wheel, and yield the path to install it from while no other run can remove it.
+
+    The path is that of the stored wheel, or `wheel` itself if it cannot be stored.
+    """
+    if entry is None:
+        yield wheel
+        return
+    try:
+        with user_cache.open_entry(entry) as record:
+            is_stored = record is not None and record.sha256 == artifact.sha256
+        if not is_stored or not _has_same_content(entry / artifact.name, wheel, artifact):
+            user_cache.write_entry(
+                entry,
+                artifact.name,
+                lambda folder: user_cache.link_or_copy(wheel, folder / artifact.name),
+                artifact.sha256,
+            )
+    except _STORE_ERRORS as error:
+        print_warning(f"{artifact.name} was not stored for other projects: {error}")
+    with user_cache.open_entry(entry) as record:
+        stored = entry / artifact.name
+        yield stored if record and _has_same_content(stored, wheel, artifact) else wheel
+
+
+def _has_same_content(stored: Path, wheel: Path, artifact: Artifact) -> bool:
+    """Return True for a hard link to the wheel, whose digest is known, or an identical file."""
+    with contextlib.suppress(OSError):
+        return stored.samefile(wheel) or files.read_artifact(stored) == artifact
+    return False
