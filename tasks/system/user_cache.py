@@ -19,7 +19,6 @@ from tasks.system import files, manifests
 
 GIT_STORE, WHEEL_STORE = "git", "wheels"
 _RECORD_NAME = "entry.json"
-_OWNER_ONLY = 0o700
 _LOCK_SECONDS = 60.0  # another project copies an entry in seconds, or to another disk in a minute
 
 
@@ -80,10 +79,7 @@ def create_cache_folder(cache: PurePath, name: str) -> Path:
 
     Raises `OSError` or `NotOwnedError` if this is not possible.
     """
-    Path(cache).mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
-    folder = Path(cache, name)
-    folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
-    return files.create_owned_folder(folder)
+    return files.create_owned_folder(files.create_private_folder(Path(cache, name)))
 
 
 def build_entry_name(label: str, key: str) -> str:
@@ -155,7 +151,7 @@ def write_entry(folder: Path, subject: str, fill: Callable[[Path], None], sha256
         new, old = folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
         for leftover in (new, old):  # of a killed run
             files.remove_owned(leftover)
-        new.mkdir(mode=_OWNER_ONLY)
+        files.create_private_folder(new)
         try:
             fill(new)
             usage = measure_folder(new)
