@@ -205,6 +205,21 @@ COMMAND_PAGES = (
         Option("yes", "remove the files"),
     ),
     _create_page(
+        "cache",
+        UNDO,
+        "show or shrink what all your projects share: git clones, torch wheels",
+        "info, the default, shows the size of each entry, and of the caches of uv, ccache and "
+        "sccache. prune removes entries that were not used for 30 days; without --yes, it shows "
+        "what would be removed. Projects keep their own clones and wheels. Works with a broken "
+        "profile. TORCHYARD_CACHE_DIR moves the cache.",
+        "doit cache prune --days 7 --yes",
+        Option("days", "remove entries that were not used for N days", "N"),
+        Option("all", "remove all entries"),
+        Option("uv", "also run uv cache prune"),
+        Option("yes", "remove the entries"),
+        takes="ACTION",
+    ),
+    _create_page(
         "check",
         DEVELOPMENT,
         "lint, type-check and test torchyard, and build its site if mkdocs is installed",
