@@ -1,7 +1,9 @@
 """Store the official torch wheel in the user's cache, so that it is downloaded and unpacked once.
 
 Neither uv nor pip does this: pip keeps only what an index marks as cacheable, and uv unpacks a
-wheel file once for each path (measured in docs/cache.md).
+wheel file once for each path (measured in docs/cache.md). uv also unpacks a file again after its
+status change time (ctime) has changed, as each new hard link does. An entry therefore has the wheel
+twice: a hard link for the wheelhouses, and a copy that is only installed from.
 """
 
 import contextlib
@@ -16,6 +18,7 @@ from tasks.system import files, user_cache
 from tasks.system.network import network_access, package_indexes
 from tasks.system.output import print_warning
 
+_INSTALL_FOLDER = "install"  # of the copy
 _STORE_ERRORS = (OSError, shutil.Error, TorchyardError)
 
 
@@ -60,25 +63,26 @@ def share_wheel(entry: Path | None, wheel: Path, artifact: Artifact) -> Iterator
     if entry is None:
         yield wheel
         return
+    stored = entry / _INSTALL_FOLDER / artifact.name
+
+    def fill_entry(folder: Path) -> None:
+        user_cache.link_or_copy(wheel, folder / artifact.name)
+        copy = folder / stored.relative_to(entry)
+        copy.parent.mkdir()
+        files.copy_file(wheel, copy)
+
     try:
         with user_cache.open_entry(entry) as record:
-            is_stored = record is not None and record.sha256 == artifact.sha256
-        if not is_stored or not _has_same_content(entry / artifact.name, wheel, artifact):
-            user_cache.write_entry(
-                entry,
-                artifact.name,
-                lambda folder: user_cache.link_or_copy(wheel, folder / artifact.name),
-                artifact.sha256,
-            )
+            is_stored = record is not None and _is_undamaged(stored, artifact)
+        if not is_stored:
+            user_cache.write_entry(entry, artifact.name, fill_entry, artifact.sha256)
     except _STORE_ERRORS as error:
         print_warning(f"{artifact.name} was not stored for other projects: {error}")
     with user_cache.open_entry(entry) as record:
-        stored = entry / artifact.name
-        yield stored if record and _has_same_content(stored, wheel, artifact) else wheel
+        yield stored if record and record.sha256 == artifact.sha256 else wheel
 
 
-def _has_same_content(stored: Path, wheel: Path, artifact: Artifact) -> bool:
-    """Return True for a hard link to the wheel, whose digest is known, or an identical file."""
+def _is_undamaged(stored: Path, artifact: Artifact) -> bool:
     with contextlib.suppress(OSError):
-        return stored.samefile(wheel) or files.read_artifact(stored) == artifact
+        return files.read_artifact(stored) == artifact
     return False

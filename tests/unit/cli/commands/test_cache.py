@@ -63,21 +63,23 @@ def test_info_counts_each_file_once(
 
 
 @pytest.mark.parametrize(
-    ("words", "kept"),
+    ("command", "kept"),
     [
-        (["prune"], ["recent"]),
-        (["prune", "--days", "2"], []),
-        (["prune", "--days", "50"], ["old", "recent"]),
-        (["prune", "--all"], []),
+        ("doit cache prune", ["recent"]),
+        ("doit cache prune --days 7", ["recent"]),
+        ("doit cache prune --days 2", []),
+        ("doit cache prune --days 50", ["old", "recent"]),
+        ("doit cache prune --all", []),
     ],
 )
 def test_prune_removes_unused_entries_only_with_yes(
     subject: SelectedProfile,
     entries: tuple[Path, Path],
     heard: Heard,
-    words: list[str],
+    command: str,
     kept: list[str],
 ) -> None:
+    words = command.split()[2:]
     cache.run(subject, **_parse_arguments(_PAGE, "actions", words))
     assert all(map(Path.is_dir, entries))
     cache.run(subject, **_parse_arguments(_PAGE, "actions", [*words, "--yes"]))
