@@ -7,6 +7,7 @@ twice: a hard link for the wheelhouses, and a copy that is only installed from.
 """
 
 import contextlib
+import os
 import shutil
 import sysconfig
 from collections.abc import Iterator
@@ -18,19 +19,23 @@ from tasks.system import files, user_cache
 from tasks.system.network import network_access, package_indexes
 from tasks.system.output import print_warning
 
+# Variables of pip with which another file may be chosen
+_SOURCE_VARIABLES = ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX")
 _INSTALL_FOLDER = "install"  # of the copy
 _STORE_ERRORS = (OSError, shutil.Error, TorchyardError)
 
 
 def locate_shared_wheel(cache: PurePath, requirement: str, index: str) -> Path | None:
-    """Return the folder of the entry for a requirement from an index; None in offline mode.
+    """Return the folder of the entry for a requirement from an index.
 
-    `requirement` names the Python version, too. `index` is "" for the default index.
+    `requirement` names the Python version, too. `index` is "" for the default index. Returns None
+    in offline mode and for an index in a local folder, whose wheels may change.
     """
-    if network_access.is_offline():
-        return None
     place = redact_secrets(index or package_indexes.find_default_index())
-    key = f"{requirement} {place} {sysconfig.get_platform()}"
+    if network_access.is_offline() or place.startswith("file:") or "://" not in place:
+        return None
+    sources = [redact_secrets(os.environ.get(name, "")) for name in _SOURCE_VARIABLES]
+    key = " ".join((requirement, place, sysconfig.get_platform(), *sources))
     label = requirement.partition(" ")[0].replace("==", "-")
     return Path(cache, user_cache.WHEEL_STORE, user_cache.build_entry_name(label, key))
 

@@ -86,6 +86,8 @@ def test_wheel_is_used_only_for_its_index_and_digest(
     assert copy(locate(tmp_path, "https://other.example"), landing, "") is None
     assert copy(locate(tmp_path), landing, "0" * 64) is None
     assert copy(locate(tmp_path), landing, files.read_artifact(wheel).sha256)
+    for local in ("file:///srv/wheels", "/srv/wheels"):
+        assert shared_wheels_io.locate_shared_wheel(tmp_path, REQUIREMENT, local) is None
     monkeypatch.setattr(network_access, "is_offline", lambda: True)
     assert shared_wheels_io.locate_shared_wheel(tmp_path, REQUIREMENT, "") is None
 
