@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from tasks.core.canonical_json import compute_text_sha256
 from tasks.system import files, manifests
 
-GIT_STORE, WHEEL_STORE = "git", "wheels"
+GIT_STORE, WHEEL_STORE, ARCHIVE_STORE = "git", "wheels", "archives"
 _RECORD_NAME = "entry.json"
 _LOCK_SECONDS = 60.0  # another project copies an entry in seconds, or to another disk in a minute
 

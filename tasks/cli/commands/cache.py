@@ -15,7 +15,11 @@ from tasks.system.output import print_report, print_warning
 from tasks.system.user_cache import CacheEntry
 
 _DEFAULT_DAYS = 30
-_STORE_TITLES = {user_cache.GIT_STORE: "git clones", user_cache.WHEEL_STORE: "torch wheels"}
+_STORE_TITLES = {
+    user_cache.GIT_STORE: "git clones",
+    user_cache.WHEEL_STORE: "torch wheels",
+    user_cache.ARCHIVE_STORE: "source archives",
+}
 _MIB = 2**20
 
 

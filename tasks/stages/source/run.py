@@ -14,7 +14,7 @@ from tasks.stages.source.tree_changes_io import compute_tree_digest
 from tasks.system import files, manifests
 from tasks.system.git import checkout_state, clones, local_changes, shared_clones
 from tasks.system.network import archive
-from tasks.system.network.download import download_file
+from tasks.system.network.shared_downloads import download_shared_file
 from tasks.system.output import print_line, print_warning
 
 _SOURCE_HINTS: Mapping[SourceKind, str] = {
@@ -92,7 +92,8 @@ def _unpack_archive(job: SourceJob) -> None:
     others = [path for path in _find_in_other_builds(job, f"downloads/{name}") if path.is_file()]
     copies = (path for path in others if files.read_artifact(path).sha256 == digest)
     source = str(next(copies, None) or apply_mirror(job.location, job.mirrors))
-    tarball = download_file(source, job.state / "downloads" / name, digest, job.log)
+    place = job.state / "downloads" / name
+    tarball = download_shared_file(source, place, digest, job.log, job.cache)
     if tree.exists():
         _rename_old_tree(job)
     tree_changes_io.clear_applied_patches(job.state)
