@@ -250,7 +250,9 @@ def _create_page_command(page: help_pages.CommandPage) -> click.Command:
         for one in page.options
     ]
     if page.takes:
-        argument = click.Argument(["words"], nargs=-1, metavar=f"[{page.takes}]...")
+        choices = click.Choice(page.choices) if page.choices else None
+        metavar = f"[{page.takes}]..."
+        argument = click.Argument(["words"], type=choices, nargs=-1, metavar=metavar)
         if page.takes == "WHEEL":  # doit could take `a=b.whl` for a variable
             argument.callback = lambda ctx, parameter, paths: [*map(os.path.abspath, paths)]
         parameters.append(argument)

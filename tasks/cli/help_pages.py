@@ -17,7 +17,8 @@ class CommandPage:
     """The help page of a command.
 
     `doit list` shows `doc` below the heading `group`; `more` is the text of the page. `takes` is
-    the name of the positional argument, or "" if the command has none.
+    the name of the positional argument, or "" if the command has none. `choices` are its values,
+    empty if any value is possible.
     """
 
     name: str
@@ -27,6 +28,7 @@ class CommandPage:
     example: str
     options: tuple[Option, ...] = ()
     takes: str = ""
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,16 @@ BEGIN, LOOK, FAILED, SHARE, UNDO, DEVELOPMENT = COMMAND_GROUPS
 
 
 def _create_page(  # noqa: PLR0913 - one parameter per field
-    name: str, group: str, doc: str, more: str, example: str, *options: Option, takes: str = ""
+    name: str,
+    group: str,
+    doc: str,
+    more: str,
+    example: str,
+    *options: Option,
+    takes: str = "",
+    choices: tuple[str, ...] = (),
 ) -> CommandPage:
-    return CommandPage(name, group, doc, more, example, options, takes)
+    return CommandPage(name, group, doc, more, example, options, takes, choices)
 
 
 COMMAND_PAGES = (
@@ -203,6 +212,22 @@ COMMAND_PAGES = (
         "made, and keeps source trees with changes of yours.",
         "doit purge --yes",
         Option("yes", "remove the files"),
+    ),
+    _create_page(
+        "cache",
+        UNDO,
+        "show or shrink what all your projects share: git clones, torch wheels",
+        "info, the default, shows the size of each entry, and of the caches of uv, ccache and "
+        "sccache. prune removes entries that were not used for 30 days; without --yes, it shows "
+        "what would be removed. Projects keep their own clones and wheels. Works with a broken "
+        "profile. TORCHYARD_CACHE_DIR moves the cache.",
+        "doit cache prune --days 7 --yes",
+        Option("days", "remove entries that were not used for N days", "N"),
+        Option("all", "remove all entries"),
+        Option("uv", "also run uv cache prune"),
+        Option("yes", "remove the entries"),
+        takes="ACTION",
+        choices=("info", "prune"),
     ),
     _create_page(
         "check",

@@ -11,7 +11,13 @@ from typing import Any, Literal
 
 from msgspec import structs
 
-from tasks.cli.help_pages import COMMAND_PAGES, DEVELOPMENT, DOIT_COMMANDS, Option
+from tasks.cli.help_pages import (
+    COMMAND_PAGES,
+    DEVELOPMENT,
+    DOIT_COMMANDS,
+    CommandPage,
+    Option,
+)
 from tasks.cli.running.doit_adapter import build_reporter_class
 from tasks.cli.running.doit_tasks import DoitTask, generate_stage_tasks, resolve_user_path
 from tasks.cli.running.execute import Session, StageAction, run_command_action
@@ -53,13 +59,13 @@ def generate_command_tasks(subject: SelectedProfile) -> Iterator[DoitTask]:
     for command in COMMAND_PAGES:
         if command.group == DEVELOPMENT and not subject.project.is_checkout:
             continue
-        run_command = partial(_run_command, command.name, subject)
+        run_command = partial(_run_command, command, subject)
         yield {
             "basename": command.name,
             "doc": command.doc,
             "actions": [(run_command_action, [run_command])],
             "params": [_build_parameter(option) for option in command.options],
-            "pos_arg": f"{command.takes.lower()}s" if command.takes else None,
+            "pos_arg": _name_arguments(command),
             "io": {"capture": command.name != "init"},  # init is interactive
         }
 
@@ -88,13 +94,41 @@ _OPTION_TYPES: dict[str, Callable[[str], str]] = {
 }
 
 
-def _run_command(name: str, subject: SelectedProfile, **params: Any) -> None:
+def _name_arguments(command: CommandPage) -> str | None:
+    """Return the parameter for the positional arguments, or None if the command has none."""
+    return f"{command.takes.lower()}s" if command.takes else None
+
+
+def _run_command(command: CommandPage, subject: SelectedProfile, **params: Any) -> None:
     import importlib  # noqa: PLC0415 - a command is loaded when it runs
 
-    if params.get("wheels"):
-        params["wheels"] = [resolve_user_path(one) for one in params["wheels"]]
     with add_profile_to_errors(subject.name):
-        importlib.import_module(f"tasks.cli.commands.{name}").run(subject, **params)
+        if arguments := _name_arguments(command):
+            params |= _parse_arguments(command, arguments, params.get(arguments) or ())
+        if params.get("wheels"):
+            params["wheels"] = [resolve_user_path(one) for one in params["wheels"]]
+        importlib.import_module(f"tasks.cli.commands.{command.name}").run(subject, **params)
+
+
+def _parse_arguments(command: CommandPage, name: str, words: Sequence[str]) -> dict[str, Any]:
+    """Return the positional arguments as `name`, and the options after them.
+
+    doit takes all words after the first positional argument as positional ones.
+    """
+    import getopt  # noqa: PLC0415 - only for a command with arguments
+
+    kinds = {option.name: option.value for option in command.options}
+    try:
+        names = [f"{option}=" if value else option for option, value in kinds.items()]
+        found, arguments = getopt.gnu_getopt(list(words), "", names)
+    except getopt.GetoptError as error:
+        hint = f"run: doit help {command.name}"
+        raise TorchyardError(str(error), location="the command line", hint=hint) from error
+    options = {option.removeprefix("--"): value for option, value in found}
+    return {name: arguments} | {
+        option: _OPTION_TYPES.get(kinds[option], str)(value) if kinds[option] else True
+        for option, value in options.items()
+    }
 
 
 AskMode = Literal["never", "missing", "daily"]
@@ -192,7 +226,10 @@ def _set_version(settings: Settings, version: str) -> Settings:
 
 
 _COMMANDS_FOR_BROKEN_PROFILE = frozenset(
-    ["settings", "doctor", "diagnose", "history", "init", "matrix", "report", "restore", "verify"]
+    {
+        *("cache", "settings", "doctor", "diagnose", "history", "init", "matrix", "report"),
+        *("restore", "verify"),
+    }
 )
 _VERSION_KEY = "torch.version"
 _INSTALLING_TASKS = frozenset({"build", "install", "explain", "doctor"})

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path, PurePath
 
 from tasks.compiler_cache import cache_program_io
@@ -18,6 +19,7 @@ from tasks.jobs.out_of_memory import MEMORY_SLUGS, KilledAttempt
 from tasks.jobs.progress_io import ProgressMonitor
 from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, load_knowledge
 from tasks.runlog.memory_monitor_io import MEMORY_MONITOR, ObservedMemory
+from tasks.system import files
 from tasks.system.hardware import capacity, toolchain
 from tasks.system.output import print_line, print_warning
 
@@ -37,14 +39,30 @@ def resolve_fixed_jobs(
     """Return a fixed number of jobs for a build with `ninja`; `None` if it can use the jobserver.
 
     The fixed number is what the memory allows now, at most `limit`. It is used with an old `ninja`,
-    a `folder` with a space in its path (except on Windows), or sccache among the `launchers`.
+    sccache among the `launchers` or, except on Windows, a `folder` with a space in its path or one
+    that cannot be written.
     """
     program = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
     served = any(cache_program_io.parse_cache_kind(one) == "sccache" for one in launchers)
     # MAKEFLAGS is split at spaces, so that the path of the pipe must not contain a space
-    fits = (os.name == "nt" or " " not in str(folder)) and not served
+    is_usable = os.name == "nt" or (" " not in str(folder) and _is_writable(folder))
+    fits = is_usable and not served
     obeys = fits and program is not None and jobserver_io.is_supported_ninja(program.version)
     return None if obeys else compute_safe_jobs(limit)
+
+
+@cache
+def _is_writable(folder: PurePath) -> bool:
+    """Return True if the user can write to the jobserver's folder; otherwise print a warning."""
+    nearest = files.find_existing_ancestor(folder)
+    is_writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    if is_writable and all(os.access(one, os.R_OK | os.W_OK) for one in Path(folder).rglob("*")):
+        return True
+    print_warning(
+        f"builds cannot share their jobs, because {folder} cannot be written: each uses a fixed "
+        "number of jobs. To use another folder, set TORCHYARD_CACHE_DIR"
+    )
+    return False
 
 
 def compute_safe_jobs(limit: int | None, compiler_mib: int = 0) -> int:

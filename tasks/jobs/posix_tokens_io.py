@@ -13,6 +13,8 @@ import termios
 from collections.abc import Iterator
 from pathlib import Path
 
+from tasks.system import files
+
 assert sys.platform != "win32"  # noqa: S101 - so that mypy skips the rest on Windows
 
 _TOKEN_BYTE = b"+"  # GNU make writes the same byte; Ninja returns the byte that it read
@@ -88,7 +90,7 @@ class FileLeaderLock:
 @contextlib.contextmanager
 def open_tokens(folder: Path) -> Iterator[tuple[TokenPipe, FileLeaderLock]]:
     """Open the token pipe and the leader lock in `folder`; the first build creates a new pipe."""
-    folder.mkdir(parents=True, exist_ok=True)
+    files.create_private_folder(folder)
     with contextlib.ExitStack() as stack:
         lock = _open_lock_file(folder / "pool.lock")
         stack.callback(os.close, lock)

@@ -177,6 +177,15 @@ def write_user_file(path: PurePath, text: str) -> None:
         raise TorchyardError(message, location=str(target), hint=hint) from error
 
 
+def create_private_folder(folder: PurePath) -> Path:
+    """Create a folder, and missing parents, that only the user can read."""
+    path = Path(folder)
+    for missing in reversed([one for one in (path, *path.parents) if not one.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    path.mkdir(exist_ok=True)  # raises FileExistsError for a file
+    return path
+
+
 def create_owned_folder(folder: PurePath) -> Path:
     """Create `folder` with a CACHEDIR.TAG; raise `NotOwnedError` if it has content of the user."""
     path, where = Path(folder), str(folder)

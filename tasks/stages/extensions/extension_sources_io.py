@@ -13,7 +13,7 @@ from tasks.stages.companions import find_companion_specifier
 from tasks.stages.extensions.model import ExtensionJob
 from tasks.stages.source.model import SourceTree
 from tasks.system import files, manifests, package_installer, source_trees
-from tasks.system.git import checkout_state, clones, local_changes
+from tasks.system.git import checkout_state, clones, local_changes, shared_clones
 from tasks.system.git.git_command import is_local_url
 from tasks.system.network import archive
 from tasks.system.package_installer import DownloadRequest
@@ -113,10 +113,13 @@ def fetch_source(job: ExtensionJob, deps: DepsManifest) -> tuple[Path, Mapping[s
             return wheel, {"wheel": wheel.name, "sha256": artifact.sha256}
         case "git":
             clones.report_newer_commit(job.location, job.ref, job.commit, job.mirrors)
-            clone, revision = Path(job.clone), job.commit or job.ref
-            clones.clone_at_ref(job.location, revision, clone, job.submodules, job.mirrors, job.log)
-            source_trees.copy_source_tree(clone, tree)
-            state = checkout_state.read_git_state(clone)
+            revision, folder = job.commit or job.ref, Path(job.clone)
+            clone = clones.Clone(
+                folder, job.location, revision, job.submodules, job.log, job.mirrors
+            )
+            shared_clones.fetch_clone(clone, job.layout.project.cache)
+            source_trees.copy_source_tree(folder, tree)
+            state = checkout_state.read_git_state(folder)
             source = {"git": errors.redact_secrets(job.location), "ref": job.ref}
             source |= {"commit": state.commit, "edits": state.edits}
         case "path":

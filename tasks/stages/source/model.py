@@ -15,8 +15,8 @@ class SourceJob:
 
     `location` is a git URL, a folder, or the path or URL of an archive. `tree` is the folder of the
     tree. `state` is the folder for the record of applied patches. `others` is the folder of all
-    builds, to reuse their clones and archives. `commit` is the commit of `ref` in torchyard.lock,
-    or "".
+    builds, to reuse their clones and archives. `cache` is the user's cache with the clones of other
+    projects. `commit` is the commit of `ref` in torchyard.lock, or "".
     """
 
     kind: SourceKind
@@ -31,6 +31,7 @@ class SourceJob:
     manifest: PurePath
     log: PurePath
     others: PurePath | None = None
+    cache: PurePath | None = None
     commit: str = ""
     release: str = ""
 

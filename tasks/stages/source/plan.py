@@ -29,6 +29,7 @@ def plan(settings: Settings, layout: Layout, choice: Resolution) -> Stage:
         manifest=layout.compute_manifest_path("source"),
         log=layout.logs / "source.log",
         others=layout.build.parent,
+        cache=layout.project.cache,
         release=choice.torch,
     )
     kind_inputs: dict[str, Json] = {}

@@ -19,7 +19,13 @@ from tasks.system import environments, files, interpreters, manifests, package_i
 from tasks.system.hardware import toolchain
 from tasks.system.output import print_line, print_warning, show_progress
 from tasks.system.package_installer import DownloadRequest, InstallOptions, PackageInstaller
-from tasks.wheels import installed_wheel_io, machine_code_io, wheel_archive_io, wheelhouse_io
+from tasks.wheels import (
+    installed_wheel_io,
+    machine_code_io,
+    shared_wheels_io,
+    wheel_archive_io,
+    wheelhouse_io,
+)
 from tasks.wheels.incremental_install_io import WheelUpdate, update_installed_wheel
 from tasks.wheels.library_linkage import needs_toolkit_libraries
 from tasks.wheels.provenance_documents import build_statement
@@ -94,7 +100,8 @@ def _install_prebuilt(
     installer = PackageInstaller(deps.python, environments.find_uv(), job.log)
     installer.install_locked(job.locked, job.index)
     pins = deps.toolkit.pins if deps.toolkit else ()
-    installer.install_wheel(path, InstallOptions(pins, job.index))
+    with shared_wheels_io.share_wheel(_locate_shared_wheel(job, deps), path, artifact) as shared:
+        installer.install_wheel(shared, InstallOptions(pins, job.index))
     torch = _find_installed_torch(deps.python)
     require_release(torch, job.requirement.partition("==")[2].partition("+")[0], job.cuda)
     if deps.toolkit and pins:
@@ -102,16 +109,29 @@ def _install_prebuilt(
     return _create_result(job, deps, torch, artifact)
 
 
+def _describe_wheel(job: model.PrebuiltJob, deps: DepsManifest) -> str:
+    return f"{job.requirement} for {deps.python_version.rpartition('.')[0]}"
+
+
+def _locate_shared_wheel(job: model.PrebuiltJob, deps: DepsManifest) -> Path | None:
+    cache = job.layout.project.cache
+    return shared_wheels_io.locate_shared_wheel(cache, _describe_wheel(job, deps), job.index)
+
+
 def _fetch_wheel(job: model.PrebuiltJob, deps: DepsManifest) -> tuple[Path, Artifact]:
-    description = f"{job.requirement} for {deps.python_version.rpartition('.')[0]}"
+    description = _describe_wheel(job, deps)
     stored_wheel = wheelhouse_io.find_stored_wheel(job.wheelhouse, description, job.index)
     if stored_wheel and job.locked_sha256 in ("", stored_wheel[1].sha256):
         wheelhouse_io.require_sha256(stored_wheel[1], job.sha256)
         print_line(f"{stored_wheel[0].name} is in the wheelhouse already")
         return stored_wheel
-    show_progress(f"fetching {job.requirement}")
-    request = DownloadRequest(deps.python, job.requirement, job.index, job.landing, job.log)
-    downloaded = package_installer.download_distribution(request)
+    entry, required = _locate_shared_wheel(job, deps), job.locked_sha256 or job.sha256 or ""
+    if downloaded := shared_wheels_io.copy_shared_wheel(entry, job.landing, required):
+        print_line(f"{downloaded.name} was downloaded for another project already")
+    else:
+        show_progress(f"fetching {job.requirement}")
+        request = DownloadRequest(deps.python, job.requirement, job.index, job.landing, job.log)
+        downloaded = package_installer.download_distribution(request)
     artifact = files.read_artifact(downloaded)
     wheelhouse_io.require_sha256(artifact, job.sha256)
     wheelhouse_io.require_locked_digest(artifact, job.locked_sha256, "torch")

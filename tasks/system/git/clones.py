@@ -205,24 +205,29 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
     finished_clones = (tree for tree in same if _read_git_config(tree, "torchyard.checkout"))
     if folder.exists() or not (reference := next(finished_clones, None)):
         return ""
-    temporary = folder.with_name(f".{folder.name}.seed")
+    return str(reference) if copy_repository(folder, reference) else ""
+
+
+def copy_repository(dest: Path, reference: Path) -> bool:
+    """Create the repository `dest` with the objects of another one; return False if this fails."""
+    temporary = dest.with_name(f".{dest.name}.seed")
     files.create_owned_folder(temporary.parent)
     files.remove_owned(temporary)  # left by a killed run
     temporary.mkdir()
     try:
-        _copy_repository(temporary, reference / ".git")
-        files.replace_path(temporary, folder)
+        copy_repository_files(temporary, reference / ".git")
+        files.replace_path(temporary, dest)
     except (OSError, shutil.Error, CommandFailedError):  # git can fetch the objects instead
         files.remove_owned(temporary)
-        return ""
-    return str(reference)
+        return False
+    return True
 
 
 def _read_git_config(tree: PurePath, key: str) -> str:
     return checkout_state.capture_git_output(tree, "config", "--default", "", "--get", key).strip()
 
 
-def _copy_repository(dest: Path, source: Path) -> None:
+def copy_repository_files(dest: Path, source: Path) -> None:
     """Copy a git folder's objects to the new repository `dest`, with a ref to its HEAD commit."""
 
     def link_or_copy(original: str, target: str) -> None:
