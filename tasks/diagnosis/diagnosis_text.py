@@ -24,12 +24,16 @@ def build_diagnosis_document(found: Diagnosis, path: PurePath, remedy: str = "")
         "text": error.text,
         "log_line": error.number,
     }
+    kind = found.kind
+    explanation = failure.cause if failure else kind.cause if kind else None
     return {
         "cause": failure.slug if failure else None,
+        "kind": kind.kind.slug if kind else None,
+        "about": kind.kind.about if kind else None,
         "candidates": list(found.candidates),
         "first_error": first_error,
-        "explanation": failure.cause if failure else None,
-        "remedy": (remedy or failure.remedy) if failure else None,
+        "explanation": explanation,
+        "remedy": (remedy or failure.remedy) if failure else (remedy if kind else None),
         "evidence": failure.status if failure else None,
         "goes_by": found.by or None,
         "log": str(path),

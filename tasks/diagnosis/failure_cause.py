@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tasks.diagnosis.failure_matches import FailureMatch, ParsedLog, is_warning
 from tasks.diagnosis.first_error import FirstError, is_compiler_error, is_error, parse_error
+from tasks.diagnosis.kind_matches import KindFinder, KindMatch
 from tasks.diagnosis.log_lines import LogLine
 from tasks.diagnosis.resolver_conflicts import CONFLICT_SLUG, find_conflict
 from tasks.knowledge.facts import Failure
@@ -33,7 +34,8 @@ class Diagnosis:
 
     `failure` is the cause, `None` if uncertain. `candidates` are the slugs of possible causes.
     `first_error` is the line to show, and `edge` the Ninja edge that printed it, "" if unknown.
-    `by` names the facts of the run that were used or missing.
+    `by` names the facts of the run that were used or missing. `kind` is the kind of the first error
+    if no known failure is the cause.
     """
 
     failure: Failure | None
@@ -41,10 +43,16 @@ class Diagnosis:
     first_error: FirstError | None
     edge: str = ""
     by: str = ""
+    kind: KindMatch | None = None
 
 
-def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
-    """Return the diagnosis of the last attempt in a log."""
+def diagnose_log(
+    failures: Sequence[Failure], log: ParsedLog, kinds: KindFinder | None = None
+) -> Diagnosis:
+    """Return the diagnosis of the last attempt in a log.
+
+    If no known failure is the cause, it has the kind of the first error.
+    """
     start = _find_last_attempt(log.lines)
     lines = log.lines[start:]
     matches = [one for one in log.match_failures(failures, start) if _is_blocking(one, lines)]
@@ -55,15 +63,30 @@ def diagnose_log(failures: Sequence[Failure], log: ParsedLog) -> Diagnosis:
             matches[index] = replace(one, failure=conflict_failure)
     error = next((parse_error(line) for line in lines if is_error(line)), None)
     match = _choose_match(matches, lines, error)
+    if kinds and (kind := _find_kind(kinds, match, lines)):
+        return Diagnosis(None, (), parse_error(lines[kind.at]), lines[kind.at].unit, kind=kind)
     if match is None:
         slugs = (one.failure.slug for one in matches if one.failure.rank != "rest")
-        return Diagnosis(None, tuple(dict.fromkeys(slugs)), error)
+        candidates = tuple(dict.fromkeys(slugs))
+        late = kinds.find_kind(lines, late=True) if kinds and not candidates else None
+        return Diagnosis(None, candidates, error, kind=late)
     line, failure = lines[match.at], match.failure
     first_error = error if failure.rank == "rest" else parse_error(line)
     if first_error and failure.slug == CONFLICT_SLUG:
         conflict = _find_conflict_at(match, lines)
         first_error = replace(first_error, text=conflict or first_error.text)
     return Diagnosis(failure, (failure.slug,), first_error, line.unit)
+
+
+def _find_kind(
+    kinds: KindFinder, match: FailureMatch | None, lines: Sequence[LogLine]
+) -> KindMatch | None:
+    """Return the kind that explains more than `match`: a failure of a lower rank, or none."""
+    if match and match.failure.rank == "cause":
+        return None
+    kind = kinds.find_kind(lines)
+    is_consequence = match is not None and match.failure.rank == "consequence"
+    return None if kind and match and is_consequence and match.at < kind.at else kind
 
 
 def _find_conflict_at(match: FailureMatch, lines: Sequence[LogLine]) -> str:

@@ -56,8 +56,8 @@ _WRAPPED_LINES = 4  # continuation lines of a message: CMake wraps compiler outp
 _MAX_WRAPPED_LENGTH = 300  # characters of each continuation line
 _QUOTE = "[\"'“”„‘’「」《》]"
 _RANKS = ("cause", "consequence", "notice", "hint", "rest")  # the most specific first
-_WINDOWS_TEXT = re.compile(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:")
-_MESSAGE_START = re.compile(  # the start of another message
+WINDOWS_TEXT = re.compile(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:")
+MESSAGE_START = re.compile(  # the start of another message
     r"^\s*(?:CMake \w+ at |-- |\[\s*\d+(?:/\d+|%)\] |FAILED: |g?make(?:\[\d+\])?: |Makefile:\d+: )"
 )
 _WARNING_MESSAGE = re.compile(
@@ -117,7 +117,7 @@ def _match_lines(
     failures: Sequence[Failure], lines: Sequence[LogLine]
 ) -> Iterator[tuple[int, tuple[Failure, ...]]]:
     """Yield the index of each line that matches failures, with these failures."""
-    windows = any(_WINDOWS_TEXT.search(line.text) for line in lines)
+    windows = any(WINDOWS_TEXT.search(line.text) for line in lines)
     applicable = [one for one in failures if windows or not one.platform]
     matches_by_text: dict[str, tuple[Failure, ...]] = {}
     for index, line in enumerate(lines):
@@ -127,7 +127,7 @@ def _match_lines(
             continue
         # Join the line with the lines after it, up to the next message, without blank lines
         below = lines[index + 1 : index + 9]
-        following = takewhile(lambda x: not _MESSAGE_START.match(x.text), below)
+        following = takewhile(lambda x: not MESSAGE_START.match(x.text), below)
         after = (x.text.strip()[:_MAX_WRAPPED_LENGTH] for x in following if x.text.strip())
         wrapped = " ".join((text, *islice(after, _WRAPPED_LINES)))
         key = re.sub(r"\d+", "0", wrapped)

@@ -17,6 +17,8 @@ from tasks.core.text_formatting import format_size
 from tasks.diagnosis import diagnosis_text
 from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
 from tasks.diagnosis.failure_matches import ParsedLog
+from tasks.diagnosis.kind_matches import KindFinder
+from tasks.diagnosis.log_facts import parse_log_facts
 from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
 from tasks.knowledge import Knowledge, package_managers
 from tasks.knowledge.cuda_toolkits import find_toolkit, list_capable_toolkits
@@ -83,14 +85,15 @@ def _find_arch_lines(
 class FailureExplanation:
     """The diagnosis of a log, with the remedy and a source excerpt.
 
-    If the cause is uncertain, `remedy` says which lines of the log to read. `remedy` is empty if
-    nothing failed.
+    If the cause is unknown, `remedy` says which lines of the log to read. `remedy` is empty if
+    nothing failed. `candidates` are the sentences of possible causes.
     """
 
     log: Path
     found: Diagnosis
     remedy: str
     excerpt: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
 
     @property
     def document(self) -> dict[str, Any]:
@@ -100,10 +103,12 @@ class FailureExplanation:
     @property
     def cause(self) -> str:
         """The cause, or the possible causes, as text; "" if nothing failed."""
-        if failure := self.found.failure:
-            return f"{failure.cause} ({failure.slug})"
-        if self.found.candidates:
-            return f"not certain; possible causes: {', '.join(self.found.candidates)}"
+        if self.found.failure:
+            return self.found.failure.cause
+        if self.found.kind:
+            return self.found.kind.cause
+        if self.candidates:
+            return f"not certain; possible causes: {'; or '.join(self.candidates)}"
         return "unknown" if self.found.first_error else ""
 
 
@@ -119,7 +124,8 @@ def explain_log(
     Without a profile, the remedy contains no fact of this host and no torchyard command.
     """
     failures, log = knowledge.failures, Path(parsed.path or "")
-    found = apply_run_facts(facts, diagnose_log(failures, parsed), failures)
+    kinds = KindFinder(knowledge.kinds, knowledge.names, parse_log_facts(parsed.lines).managers)
+    found = apply_run_facts(facts, diagnose_log(failures, parsed, kinds), failures)
     failure, error = found.failure, found.first_error
     if stage and stage.kind == "extensions":
         job = stage.job
@@ -127,7 +133,12 @@ def explain_log(
     if failure is None:
         location = f"read the lines around {log}:{error.number}" if error else ""
         excerpt = diagnosis_text.extract_source_excerpt(parsed.raws, error.number) if error else ()
-        return FailureExplanation(log, found, location, excerpt)
+        if found.kind:
+            steps = [diagnosis_text.remove_own_commands(one) for one in found.kind.remedy]
+            return FailureExplanation(log, found, "\n".join(filter(None, steps)), excerpt)
+        causes = {one.slug: one.cause for one in failures if one.slug in found.candidates}
+        candidates = tuple(causes[slug] for slug in found.candidates)
+        return FailureExplanation(log, found, location, excerpt, candidates)
     if profile is None:
         return FailureExplanation(log, found, diagnosis_text.remove_own_commands(failure.remedy))
     placeholders = build_profile_placeholders(profile, stage, facts)

@@ -18,6 +18,7 @@ from yaml.resolver import Resolver
 
 from tasks.core.errors import KnowledgeError
 from tasks.knowledge import facts
+from tasks.knowledge.error_kinds import KIND_FILES, ErrorKind, NameRow
 from tasks.knowledge.extension_facts import CompanionFact, ExtensionFact
 from tasks.knowledge.mirrors import MirrorFact
 from tasks.knowledge.package_managers import PackageManager, PackageManagers
@@ -222,6 +223,25 @@ class Knowledge:
     folder_rules = _list("buildfolder", "rules", facts.FolderRule)  # the first match decides
     failures = _list("failures", "failures", facts.Failure)  # the first that matches is the cause
     mirrors = _table("mirrors", "presets", MirrorFact)
+
+    @cached_property
+    def kinds(self) -> tuple[ErrorKind, ...]:
+        """The kinds of errors, in the order in which they are tried on a line."""
+        tables = (self.read_table(f"kinds/{name}", "kinds", ErrorKind) for name in KIND_FILES)
+        return tuple(kind for table in tables for kind in table.values())
+
+    @cached_property
+    def names(self) -> Mapping[str, tuple[NameRow, ...]]:
+        """The tables that explain the names in errors: headers, libraries, modules and others."""
+        found: dict[str, tuple[NameRow, ...]] = {}
+        for file in KIND_FILES:
+            for table, rows in (self.read_notes(f"kinds/{file}").get("tables") or {}).items():
+                parsed = (
+                    self._convert_row(f"kinds/{file}", f"tables.{table}.{number}", row, NameRow)
+                    for number, row in enumerate(rows, 1)
+                )
+                found[table] = (*found.get(table, ()), *parsed)
+        return found
 
     def add_read_facts(self, read: ReadFacts) -> Knowledge:
         """Return the knowledge with these facts in place of `read`, without parsing files again."""

@@ -128,5 +128,7 @@ def _list_diagnosis_rows(
     if diagnosis.by:
         yield "by", diagnosis.by
     if hint := failure.error.get("todo") or explanation.remedy:
-        yield "to do", hint
+        steps = str(hint).splitlines()
+        yield "to do", steps[0]
+        yield from (("", step) for step in steps[1:])
     yield "whole log", str(explanation.log)

@@ -1,0 +1,145 @@
+"""Find the kind of the first error in a log, and say what the names in the line say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice, takewhile
+
+from tasks.diagnosis.failure_matches import (
+    MESSAGE_START,
+    WINDOWS_TEXT,
+    find_required_literals,
+    is_warning,
+)
+from tasks.diagnosis.first_error import is_error, is_noise
+from tasks.diagnosis.log_lines import LogLine
+from tasks.knowledge.error_kinds import (
+    ErrorKind,
+    NameRow,
+    can_fill,
+    fill_text,
+    find_name,
+    format_install_steps,
+)
+
+_WRAPPED_LINES, _MAX_WRAPPED_LENGTH = 4, 300  # continuation lines of a message, as of CMake
+_NEARBY_LINES = 40  # lines before and after a match
+
+
+@dataclass(frozen=True)
+class KindMatch:
+    """A kind, the index of its line, and the texts for the names in the line."""
+
+    kind: ErrorKind
+    at: int
+    cause: str
+    remedy: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KindFinder:
+    """The kinds and tables of the knowledge. `managers` are those of the log's system."""
+
+    kinds: Sequence[ErrorKind]
+    names: Mapping[str, Sequence[NameRow]]
+    managers: Sequence[str] = ()
+
+    def find_kind(self, lines: Sequence[LogLine], *, late: bool = False) -> KindMatch | None:
+        """Return the first line of a kind, up to the first error that no kind knows.
+
+        With `late`, only the kinds are used that say no more than what reported the error.
+        """
+        is_windows = any(WINDOWS_TEXT.search(line.text) for line in lines)
+        kinds = [one for one in self.kinds if one.late is late and (is_windows or not one.platform)]
+        for index, line in enumerate(lines):
+            if line.failed is False and any(other.failed for other in lines):
+                continue
+            text = line.text.strip()
+            is_first_error = is_error(line)
+            if not text or (is_noise(line.text) and not is_warning(line.text)):
+                continue
+            if match := self._match_line(kinds, lines, index):
+                return match
+            if is_first_error:
+                return None
+        return None
+
+    def _match_line(
+        self, kinds: Sequence[ErrorKind], lines: Sequence[LogLine], index: int
+    ) -> KindMatch | None:
+        text = lines[index].text.strip()
+        wrapped = _join_wrapped(lines, index)
+        lower = wrapped.lower()
+        for kind in kinds:
+            for pattern, literals in _compile_kind(kind.patterns):
+                if literals is not None and not any(one in lower for one in literals):
+                    continue
+                match = pattern.search(wrapped)
+                if not match or match.start() >= len(text) or _is_excluded(kind, text):
+                    continue
+                if _has_nearby(kind, lines, index):
+                    values = {key: value for key, value in match.groupdict().items() if value}
+                    return self._explain(kind, index, values)
+        return None
+
+    def _explain(self, kind: ErrorKind, at: int, values: dict[str, str]) -> KindMatch:
+        """Return the match with the texts of the table's row, where it has them."""
+        if symbol := values.get("symbol"):
+            values["name"] = demangle(symbol)
+            if kind.key == "symbol":
+                values["symbol"] = values["name"]
+        cause, remedy = kind.cause, kind.remedy
+        found = find_name(self.names.get(kind.table, ()), values.get(kind.key, ""))
+        if found:
+            row, more = found
+            values |= more
+            cause = row.cause or cause
+            install = format_install_steps(row.packages, self.managers)
+            remedy = (*([install] if install else []), *row.remedy) or remedy
+        steps = tuple(fill_text(step, values) for step in remedy if can_fill(step, values))
+        return KindMatch(kind, at, fill_text(cause, values), steps)
+
+
+def _join_wrapped(lines: Sequence[LogLine], index: int) -> str:
+    """Return a line with the lines after it, up to the next message, without blank lines."""
+    below = lines[index + 1 : index + 9]
+    following = takewhile(lambda one: not MESSAGE_START.match(one.text), below)
+    after = (one.text.strip()[:_MAX_WRAPPED_LENGTH] for one in following if one.text.strip())
+    return " ".join((lines[index].text.strip(), *islice(after, _WRAPPED_LINES)))
+
+
+def _is_excluded(kind: ErrorKind, text: str) -> bool:
+    return any(_compile(pattern).search(text) for pattern in kind.unless)
+
+
+def _has_nearby(kind: ErrorKind, lines: Sequence[LogLine], at: int) -> bool:
+    if not kind.near:
+        return True
+    nearby = lines[max(0, at - _NEARBY_LINES) : at + _NEARBY_LINES]
+    return any(_compile(one).search(line.text) for one in kind.near for line in nearby)
+
+
+@cache
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+@cache
+def _compile_kind(
+    patterns: tuple[str, ...],
+) -> tuple[tuple[re.Pattern[str], frozenset[str] | None], ...]:
+    return tuple((_compile(one), find_required_literals(one)) for one in patterns)
+
+
+def demangle(symbol: str) -> str:
+    """Return the C++ name of a mangled symbol (Itanium ABI), or the symbol if it is none."""
+    try:
+        from itanium_demangler import parse  # noqa: PLC0415 - only for a diagnosis
+
+        name = parse(re.sub(r"^_(?=_Z)", "", symbol))
+    except (ImportError, NotImplementedError, ValueError, IndexError):
+        return symbol
+    return str(name) if name else symbol
