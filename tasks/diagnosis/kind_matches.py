@@ -77,7 +77,7 @@ class KindFinder:
             for pattern, literals in _compile_kind(kind.patterns):
                 if literals is not None and not any(one in lower for one in literals):
                     continue
-                match = pattern.search(wrapped)
+                match = pattern.search(text) or pattern.search(wrapped)
                 if not match or match.start() >= len(text) or _is_excluded(kind, text):
                     continue
                 if _has_nearby(kind, lines, index):
