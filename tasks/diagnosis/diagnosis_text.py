@@ -25,7 +25,7 @@ def build_diagnosis_document(found: Diagnosis, path: PurePath, remedy: str = "")
         "log_line": error.number,
     }
     kind = found.kind
-    explanation = failure.cause if failure else kind.cause if kind else None
+    explanation = kind.cause if kind else failure.cause if failure else None
     return {
         "cause": failure.slug if failure else None,
         "kind": kind.kind.slug if kind else None,

@@ -35,7 +35,7 @@ class Diagnosis:
     `failure` is the cause, `None` if uncertain. `candidates` are the slugs of possible causes.
     `first_error` is the line to show, and `edge` the Ninja edge that printed it, "" if unknown.
     `by` names the facts of the run that were used or missing. `kind` is the kind of the first error
-    if no known failure is the cause.
+    if no known failure is the cause, or it says more of the line of `failure`.
     """
 
     failure: Failure | None
@@ -75,7 +75,8 @@ def diagnose_log(
     if first_error and failure.slug == CONFLICT_SLUG:
         conflict = _find_conflict_at(match, lines)
         first_error = replace(first_error, text=conflict or first_error.text)
-    return Diagnosis(failure, (failure.slug,), first_error, line.unit)
+    refined = kinds.refine_failure(failure.slug, lines, match.at) if kinds else None
+    return Diagnosis(failure, (failure.slug,), first_error, line.unit, kind=refined)
 
 
 def _find_kind(

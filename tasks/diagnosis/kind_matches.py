@@ -67,6 +67,11 @@ class KindFinder:
                 return None
         return None
 
+    def refine_failure(self, slug: str, lines: Sequence[LogLine], at: int) -> KindMatch | None:
+        """Return what a kind says of the line of a known failure that it refines."""
+        kinds = [one for one in self.kinds if slug in one.refines]
+        return self._match_line(kinds, lines, at) if kinds else None
+
     def _match_line(
         self, kinds: Sequence[ErrorKind], lines: Sequence[LogLine], index: int
     ) -> KindMatch | None:

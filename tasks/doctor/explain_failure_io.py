@@ -103,10 +103,10 @@ class FailureExplanation:
     @property
     def cause(self) -> str:
         """The cause, or the possible causes, as text; "" if nothing failed."""
-        if self.found.failure:
-            return self.found.failure.cause
         if self.found.kind:
             return self.found.kind.cause
+        if self.found.failure:
+            return self.found.failure.cause
         if self.candidates:
             return f"not certain; possible causes: {'; or '.join(self.candidates)}"
         return "unknown" if self.found.first_error else ""
@@ -130,7 +130,9 @@ def explain_log(
     if stage and stage.kind == "extensions":
         job = stage.job
         found = diagnosis_text.map_to_original(found, job.tree, job.original, os.path.exists)
-    if failure is None:
+    if profile and failure:  # the remedy of the failure has facts of this host
+        found = replace(found, kind=None)
+    if failure is None or found.kind:
         location = f"read the lines around {log}:{error.number}" if error else ""
         excerpt = diagnosis_text.extract_source_excerpt(parsed.raws, error.number) if error else ()
         if found.kind:

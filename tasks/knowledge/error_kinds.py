@@ -40,7 +40,8 @@ class ErrorKind(Struct, frozen=True, kw_only=True):
     `near`, `unless` and `platform` are as in failures.yaml. If `table` has a row for the value of
     the group `key`, the row's texts replace `cause` and `remedy`. `about` is what failed. `remedy`
     has one command or sentence for each step. A kind with `late` is used only if no other kind or
-    failure explains the log.
+    failure explains the log. `refines` are the failures whose texts this kind replaces on a line
+    that both match, in logs of other builds.
     """
 
     slug: str = field(name="id")
@@ -55,6 +56,7 @@ class ErrorKind(Struct, frozen=True, kw_only=True):
     table: str = ""
     key: str = ""
     late: bool = False
+    refines: tuple[str, ...] = ()
 
 
 class NameRow(Struct, frozen=True, kw_only=True):
