@@ -27,6 +27,11 @@ from tasks.knowledge.error_kinds import (
 
 _WRAPPED_LINES, _MAX_WRAPPED_LENGTH = 4, 300  # continuation lines of a message, as of CMake
 _NEARBY_LINES = 40  # lines before and after a match
+_MAX_NAME_LENGTH = 100  # characters of a C++ name in a text
+_NEW_STRING = re.compile(
+    r"std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> ?>"
+)
+_MEMBER = re.compile(r"(\w+)::\{((?:\w+ )*[cd]tor)\}")
 
 
 @dataclass(frozen=True)
@@ -93,9 +98,10 @@ class KindFinder:
     def _explain(self, kind: ErrorKind, at: int, values: dict[str, str]) -> KindMatch:
         """Return the match with the texts of the table's row, where it has them."""
         if symbol := values.get("symbol"):
-            values["name"] = demangle(symbol)
+            name = demangle(symbol)
+            values["name"] = _shorten(name)
             if kind.key == "symbol":
-                values["symbol"] = values["name"]
+                values["symbol"] = name
         cause, remedy = kind.cause, kind.remedy
         found = find_name(self.names.get(kind.table, ()), values.get(kind.key, ""))
         if found:
@@ -147,4 +153,11 @@ def demangle(symbol: str) -> str:
         name = parse(re.sub(r"^_(?=_Z)", "", symbol))
     except (ImportError, NotImplementedError, ValueError, IndexError):
         return symbol
-    return str(name) if name else symbol
+    text = _NEW_STRING.sub("std::__cxx11::string", str(name or symbol))
+    return _MEMBER.sub(lambda found: f"{found[1]}::{'~' * ('dtor' in found[2])}{found[1]}", text)
+
+
+def _shorten(name: str) -> str:
+    """Return the name without its arguments if it is long."""
+    head = name.partition("(")[0]
+    return name if len(name) <= _MAX_NAME_LENGTH or not head else f"{head}(...)"
