@@ -124,7 +124,8 @@ class TorchyardError(Exception):
         lines = [f"{self.location}: {self.message}" if self.location else self.message]
         lines += [f"    {line}" for line in self.excerpt]
         details = (("cause: ", self.cause), ("→ ", self.hint), ("the whole log: ", self.log))
-        lines += [f"  {label}{text}" for label, text in details if text]
+        indented = ((label, text.replace("\n", "\n    ")) for label, text in details)
+        lines += [f"  {label}{text}" for label, text in indented if text]
         return redact_secrets("\n".join(lines))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from tasks.diagnosis.diagnosis_text import find_placeholders
 from tasks.knowledge import Knowledge
 from tasks.knowledge.facts import Failure
 from tasks.knowledge.knowledge_page import format_evidence_mark
@@ -68,8 +69,8 @@ _PAGE_HEAD = """\
      Change the facts, not this page. -->
 
 `doit diagnose` finds the cause in the log of your last build, and prints the remedy for your
-machine and profile. `doit diagnose --log FILE` finds the cause in any log. Without torchyard,
-search this page for a word of the message.
+machine and profile. `doit diagnose --log FILE` finds the cause in any log, and prints commands of
+pip, conda and CMake. Without torchyard, search this page for a word of the message.
 
 `…` stands for any text, `0` for any number. **✓** We saw this cause print this message. **?** The
 message is reported or inferred. Reports and `validate.json` name the cause by the title below.
@@ -112,8 +113,10 @@ def _render_cause(slug: str, entries: list[Failure]) -> Iterator[str]:
         headers = (name for pattern in entry.headers for name in generate_examples(pattern))
         messages += [f"fatal error: {name}: No such file or directory" for name in headers]
         yield "```text\n" + "".join(f"{line}\n" for line in dict.fromkeys(messages)) + "```\n"
-        remedy = _escape_markdown(entry.remedy[0].upper() + entry.remedy[1:])
-        yield f"**Do:** {remedy}.{_format_auto_fix(entry)}\n"
+        steps = (_escape_markdown(one[0].upper() + one[1:]) for one in entry.remedy)
+        yield "**Do:**\n\n" + "".join(f"- {one}.\n" for one in steps)
+        if own := _format_own_remedy(entry):
+            yield f"{own}\n"
         notes = [_RANKS.get(entry.rank, ""), "Windows only." if entry.platform else ""]
         if any(notes):
             yield f"*{' '.join(filter(None, notes))}*\n"
@@ -123,9 +126,12 @@ def _escape_markdown(text: str) -> str:
     return text.replace("<", "&lt;").replace("*", "\\*")
 
 
-def _format_auto_fix(entry: Failure) -> str:
-    if not entry.auto_fix:
-        return ""
-    kind, _, header = entry.auto_fix.partition(" ")
-    action = f"force-includes `<{header}>`" if header else _AUTO_FIXES[kind]
-    return f" With `build.auto_fix: true`, a build {action} and tries again once."
+def _format_own_remedy(entry: Failure) -> str:
+    """Return what to do in a build of torchyard, "" if it is the same."""
+    texts = [one for one in entry.here if not find_placeholders(one)]
+    parts = [f"With torchyard: {_escape_markdown(one)}." for one in texts]
+    if entry.auto_fix:
+        kind, _, header = entry.auto_fix.partition(" ")
+        action = f"force-includes `<{header}>`" if header else _AUTO_FIXES[kind]
+        parts.append(f"With `build.auto_fix: true`, a build {action} and tries again once.")
+    return " ".join(parts)

@@ -33,7 +33,7 @@ def build_diagnosis_document(found: Diagnosis, path: PurePath, remedy: str = "")
         "candidates": list(found.candidates),
         "first_error": first_error,
         "explanation": explanation,
-        "remedy": (remedy or failure.remedy) if failure else (remedy if kind else None),
+        "remedy": (remedy or fill_remedy(failure)) if failure else (remedy if kind else None),
         "evidence": failure.status if failure else None,
         "goes_by": found.by or None,
         "log": str(path),
@@ -41,32 +41,19 @@ def build_diagnosis_document(found: Diagnosis, path: PurePath, remedy: str = "")
 
 
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z_]*(?::[a-z-]+)?)\}")
+_NOTHING: Mapping[str, str] = {}
 
 
-def fill_remedy(failure: Failure, known: Mapping[str, str]) -> str:
-    """Return the remedy of a failure for this host, or the general remedy.
+def fill_remedy(failure: Failure, known: Mapping[str, str] = _NOTHING) -> str:
+    """Return the remedy of a failure in a build of torchyard, for this host as far as it is known.
 
-    It is the first text of `failure.here` with a value in `known` for each of its placeholders.
+    It is the first text of `failure.here` with a value in `known` for each of its placeholders. If
+    there is none, it is the remedy for any build, one step on each line.
     """
     for text in failure.here:
         if find_placeholders(text) <= known.keys():
             return _PLACEHOLDER.sub(lambda found: known[found[1]], text)
-    return failure.remedy
-
-
-_CLAUSE_SEPARATOR = re.compile(
-    r"(; |\. (?=[A-Z])|,? then (?:run )?(?=doit )|,? (?:or|and) (?=let doit ))"
-)
-
-
-def remove_own_commands(remedy: str) -> str:
-    """Return the remedy without the clauses that name a torchyard command."""
-    parts = _CLAUSE_SEPARATOR.split(remedy)
-    kept = ""
-    for separator, clause in zip(["", *parts[1::2]], parts[::2], strict=True):
-        if "doit " not in clause:
-            kept += f"{separator if kept else ''}{clause}"
-    return kept
+    return "\n".join(failure.remedy)
 
 
 def find_placeholders(text: str) -> set[str]:

@@ -136,13 +136,12 @@ def explain_log(
         location = f"read the lines around {log}:{error.number}" if error else ""
         excerpt = diagnosis_text.extract_source_excerpt(parsed.raws, error.number) if error else ()
         if found.kind:
-            steps = [diagnosis_text.remove_own_commands(one) for one in found.kind.remedy]
-            return FailureExplanation(log, found, "\n".join(filter(None, steps)), excerpt)
+            return FailureExplanation(log, found, "\n".join(found.kind.remedy), excerpt)
         causes = {one.slug: one.cause for one in failures if one.slug in found.candidates}
         candidates = tuple(causes[slug] for slug in found.candidates)
         return FailureExplanation(log, found, location, excerpt, candidates)
     if profile is None:
-        return FailureExplanation(log, found, diagnosis_text.remove_own_commands(failure.remedy))
+        return FailureExplanation(log, found, "\n".join(failure.remedy))
     placeholders = build_profile_placeholders(profile, stage, facts)
     arch_hint = suggest_arch_removal(stage, found, placeholders["extensions_file"])
     remedy = arch_hint or diagnosis_text.fill_remedy(failure, placeholders)

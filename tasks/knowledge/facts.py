@@ -293,16 +293,17 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     One of `patterns` must match a line of the output, or one of `headers` the name of a missing
     header. One of `near` must match a nearby line, and none of `unless` the same line. `rank`
-    decides which of several failures is reported. `here` has better remedies with {placeholders}:
-    the first whose placeholders this host can fill replaces `remedy`. `auto_fix` is the fix that a
-    build may apply ("forced-include cfloat").
+    decides which of several failures is reported. `remedy` has the steps for any build, `here` the
+    remedies for builds of torchyard, with {placeholders}: the first whose placeholders this host
+    can fill replaces `remedy`. `auto_fix` is the fix that a build may apply ("forced-include
+    cfloat").
     """
 
     slug: str = field(name="id")
     phase: Phase
     patterns: tuple[Pattern, ...]
     cause: str
-    remedy: str
+    remedy: tuple[str, ...]
     status: str
     headers: tuple[Pattern, ...] = ()
     near: tuple[Pattern, ...] = ()

@@ -124,7 +124,7 @@ def _list_diagnosis_rows(
         yield from (("", line) for line in explanation.excerpt)
         edge = f", while building {diagnosis.edge}" if diagnosis.edge else ""
         yield "", f"line {error.number} of the log{edge}"
-    yield "cause", explanation.cause or "this log contains no known error"
+    yield "cause", explanation.cause or "no failure found: the log contains no error"
     if diagnosis.by:
         yield "by", diagnosis.by
     if hint := failure.error.get("todo") or explanation.remedy:

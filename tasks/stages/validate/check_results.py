@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 
 from tasks.core.model import Arch, CheckStatus, ValidationResult
 from tasks.core.text_layout import format_labeled_lines
+from tasks.diagnosis.diagnosis_text import fill_remedy
 from tasks.knowledge import Knowledge
 from tasks.knowledge.known_problems import find_run_failure
 from tasks.knowledge.machine_code_rules import MachineCode, classify_compatibility
@@ -179,7 +180,7 @@ def add_diagnosis(
     failure = find_run_failure(knowledge, check.detail) or find_run_failure(knowledge, output)
     if failure is None:
         return check
-    remedy = check.remedy or f"{failure.cause}: {failure.remedy}"
+    remedy = check.remedy or f"{failure.cause}: {fill_remedy(failure)}"
     return replace(check, cause=failure.slug, remedy=remedy)
 
 

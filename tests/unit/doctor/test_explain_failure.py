@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -11,11 +12,7 @@ import pytest
 
 from tasks.core.errors import CommandFailedError, FetchError, TorchyardError
 from tasks.core.model import Command, Host, InstalledToolkit, InstalledTorch, Interpreter, Stage
-from tasks.diagnosis.diagnosis_text import (
-    fill_remedy,
-    find_placeholders,
-    remove_own_commands,
-)
+from tasks.diagnosis.diagnosis_text import fill_remedy, find_placeholders
 from tasks.diagnosis.log_io import parse_log
 from tasks.diagnosis.run_facts import RunFacts
 from tasks.doctor import explain_failure_io
@@ -27,6 +24,7 @@ from tasks.system.invocation import add_profile_argument
 from tests.support.checkout import CARD, KNOWLEDGE, OnSystem, opened, write
 from tests.support.rows import each_row
 
+SECTIONS = "target|toolkit|source|build|runtime|validation|install"  # of the settings
 ARCH = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
 HOST = Host(
     "linux",
@@ -77,7 +75,6 @@ def test_explanation_lists_error_cause_fix_and_log_in_order(
     lines = explained(profile, error).splitlines()
     assert lines[0] == f"{log}:6: compile PyTorch failed (exit 1): {ARCH}"
     assert lines[1].startswith("  cause: this CUDA toolkit does not support a requested arch")
-    assert lines[1].endswith("(nvcc-arch-unsupported)")
     assert lines[2].startswith("  → ")
     assert lines[3:] == [f"  the whole log: {log}"]
     assert error.diagnosis is not None
@@ -131,7 +128,7 @@ def test_every_stage_kind_explains_its_failed_command(
         with memory_monitor_io.MEMORY_MONITOR.observe_memory() as seen:
             explanation = explain_failure_io.explain_error(stage, error, subject.opened, seen)
         assert explanation is not None
-        assert error.cause.endswith("(disk-full)"), stage.name
+        assert error.cause.startswith("a disk is full"), stage.name
         facts = memory_monitor_io.read_facts(log)
         assert facts is not None
         if stage.kind in {"compile", "wheel", "validate"}:
@@ -159,7 +156,7 @@ def test_facts_override_handwritten_hint(tmp_path: Path, profile: Profile) -> No
     error = failing(tmp_path / "a.log", "FAILED: a.o", "Killed")
     error.hint = "a.o needs more memory than there is (oom-killed): close other programs"
     explain_failure_io.explain_error(stage_of(profile, "compile"), error, profile, Roomy())
-    assert error.cause.endswith("(interrupted)")
+    assert error.cause.startswith("a user or a time limit interrupted")
     assert "memory" not in error.hint
     assert error.hint.startswith("run the same command again")
 
@@ -173,12 +170,12 @@ def test_error_caused_by_command_is_explained_from_its_log(
     error.__cause__ = cause
     lines = explained(profile, error, "source").splitlines()
     assert lines[0].endswith(": u cannot be fetched")
-    assert lines[1].endswith("(network-git)")
+    assert lines[1].startswith("  cause: git could not reach its server")
     assert lines[2] == "  → check the network"
 
 
 def test_unknown_cause_is_reported_with_log_location(tmp_path: Path, profile: Profile) -> None:
-    error = failing(tmp_path / "a.log", "a.cpp:7:3: error: expected ';' before '}' token")
+    error = failing(tmp_path / "a.log", "terminate called without an active exception: error: 7")
     lines = explained(profile, error).splitlines()
     log = tmp_path / "a.log"
     assert lines[1:] == [
@@ -207,7 +204,7 @@ def test_source_excerpt_from_compiler_is_shown(
     lines = explained(profile, error).splitlines()
     assert lines[1] == "    /src/text.cpp:10:37:   required from here"
     assert lines[2:4] == [f"    |{line}" for line in code]
-    assert lines[4] == "  cause: unknown"
+    assert lines[4].startswith("  cause: ")
 
 
 def test_commands_in_suggestion_name_profile(
@@ -332,7 +329,7 @@ def test_untargeted_arch_is_located_in_extension_source(
         replace(stage, job=job), error, profile, memory_monitor_io.ObservedMemory()
     )
     assert explanation is not None
-    assert error.cause.endswith("(nvcc-arch-unsupported)")
+    assert error.cause.startswith("this CUDA toolkit does not support a requested arch")
     if place:
         assert error.hint.startswith(f"{NO_37}. {home / place} names it: {PATCH_IT}")
     else:
@@ -407,7 +404,7 @@ def test_suggestion_names_packages_of_this_system(profile: Profile, on_system: O
     said = fill_remedy(headers, known(profile, "compile"))
     assert said.startswith("sudo dnf install python3.12-devel")
     on_system("nixos")
-    assert fill_remedy(headers, known(profile, "compile")) == headers.remedy
+    assert fill_remedy(headers, known(profile, "compile")) == "\n".join(headers.remedy)
 
 
 def test_suggestion_names_extension_gpu_and_tree(profile: Profile) -> None:
@@ -470,10 +467,16 @@ def test_every_placeholder_in_suggestions_can_be_filled(profile: Profile) -> Non
 
 @each_row("one", KNOWLEDGE.failures, ids=lambda one: str(one.slug))
 def test_generic_fix_contains_no_torchyard_command(one: Any) -> None:
-    remedy = remove_own_commands(one.remedy)
-    assert remedy
-    assert "doit" not in remedy
-    assert "this machine" not in one.remedy + one.cause
+    remedy = "\n".join(one.remedy)
+    own = re.search(rf"doit |torchyard|docs/|(?<![\w.])(?:{SECTIONS})\.[a-z_]+:? |PROFILE", remedy)
+    assert own is None, own
+    assert "this machine" not in remedy + one.cause
+    assert all(step[0].islower() and not step.endswith(".") for step in one.remedy)
+
+
+@each_row("one", KNOWLEDGE.failures, ids=lambda one: str(one.slug))
+def test_own_remedy_without_placeholders_is_the_last(one: Any) -> None:
+    assert all(find_placeholders(text) for text in one.here[:-1])
 
 
 def test_suggestion_names_installed_toolkit(profile: Profile) -> None:
