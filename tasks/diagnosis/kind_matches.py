@@ -153,7 +153,7 @@ def demangle(symbol: str) -> str:
         name = parse(re.sub(r"^_(?=_Z)", "", symbol))
     except (ImportError, NotImplementedError, ValueError, IndexError):
         return symbol
-    text = _NEW_STRING.sub("std::__cxx11::string", str(name or symbol))
+    text = _NEW_STRING.sub("std::__cxx11::string", str(name or symbol)).replace(" const(", "(")
     return _MEMBER.sub(lambda found: f"{found[1]}::{'~' * ('dtor' in found[2])}{found[1]}", text)
 
 
