@@ -247,6 +247,7 @@ COMMAND_PAGES = (
         "doit refresh --index https://pypi.org/simple",
         Option("index", "read the package index at URL; default: that of uv or pip", "URL"),
         Option("check", "only report the differences, and write no file"),
+        Option("names", "read only the names in the headers and modules of each torch release"),
     ),
 )
 

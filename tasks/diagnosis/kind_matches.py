@@ -24,6 +24,7 @@ from tasks.knowledge.error_kinds import (
     find_name,
     format_install_steps,
 )
+from tasks.knowledge.torch_names import NameHistory, NameKind
 
 _WRAPPED_LINES, _MAX_WRAPPED_LENGTH = 4, 300  # continuation lines of a message, as of CMake
 _NEARBY_LINES = 40  # lines before and after a match
@@ -46,11 +47,15 @@ class KindMatch:
 
 @dataclass(frozen=True)
 class KindFinder:
-    """The kinds and tables of the knowledge. `managers` are those of the log's system."""
+    """The kinds and tables of the knowledge. `managers` are those of the log's system.
+
+    `history` says which releases of torch have a name that no table has.
+    """
 
     kinds: Sequence[ErrorKind]
     names: Mapping[str, Sequence[NameRow]]
     managers: Sequence[str] = ()
+    history: NameHistory | None = None
 
     def find_kind(self, lines: Sequence[LogLine], *, late: bool = False) -> KindMatch | None:
         """Return the first line of a kind, up to the first error that no kind knows.
@@ -60,7 +65,7 @@ class KindFinder:
         is_windows = any(WINDOWS_TEXT.search(line.text) for line in lines)
         kinds = [one for one in self.kinds if one.late is late and (is_windows or not one.platform)]
         for index, line in enumerate(lines):
-            if line.failed is False and any(other.failed for other in lines):
+            if line.is_harmless or (line.failed is False and any(one.failed for one in lines)):
                 continue
             text = line.text.strip()
             is_first_error = is_error(line)
@@ -103,15 +108,28 @@ class KindFinder:
             if kind.key == "symbol":
                 values["symbol"] = name
         cause, remedy = kind.cause, kind.remedy
-        found = find_name(self.names.get(kind.table, ()), values.get(kind.key, ""))
-        if found:
+        if found := find_name(self.names.get(kind.table, ()), values.get(kind.key, "")):
             row, more = found
             values |= more
             cause = row.cause or cause
             install = format_install_steps(row.packages, self.managers)
             remedy = (*([install] if install else []), *row.remedy) or remedy
+        elif self.history and (known := self.history.explain_name(*_name_of_torch(kind, values))):
+            cause, remedy = known
         steps = tuple(fill_text(step, values) for step in remedy if can_fill(step, values))
         return KindMatch(kind, at, fill_text(cause, values), steps)
+
+
+def _name_of_torch(kind: ErrorKind, values: Mapping[str, str]) -> tuple[NameKind, str]:
+    """Return the kind and the text of the name in `history` that a match is about."""
+    match kind.table:
+        case "headers":
+            return "headers", values.get("header", "")
+        case "python_modules":
+            return "modules", values.get("module", "")
+        case "python_names":
+            return "definitions", f"{values.get('module', '')}:{values.get('name', '')}"
+    return "declarations", values.get("name", "").rpartition("::")[2]
 
 
 def _join_wrapped(lines: Sequence[LogLine], index: int) -> str:

@@ -124,7 +124,8 @@ def explain_log(
     Without a profile, the remedy contains no fact of this host and no torchyard command.
     """
     failures, log = knowledge.failures, Path(parsed.path or "")
-    kinds = KindFinder(knowledge.kinds, knowledge.names, parse_log_facts(parsed.lines).managers)
+    managers = parse_log_facts(parsed.lines).managers
+    kinds = KindFinder(knowledge.kinds, knowledge.names, managers, knowledge.torch_names)
     found = apply_run_facts(facts, diagnose_log(failures, parsed, kinds), failures)
     failure, error = found.failure, found.first_error
     if stage and stage.kind == "extensions":

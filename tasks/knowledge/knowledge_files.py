@@ -30,6 +30,7 @@ from tasks.knowledge.read_facts import (
     merge_rows,
     merge_tables,
 )
+from tasks.knowledge.torch_names import NameHistory
 from tasks.knowledge.versions import (
     find_release_channel,
     format_major_minor,
@@ -242,6 +243,11 @@ class Knowledge:
                 )
                 found[table] = (*found.get(table, ()), *parsed)
         return found
+
+    @cached_property
+    def torch_names(self) -> NameHistory:
+        """When names came to torch and went, by release."""
+        return NameHistory(self.read_notes("read/torch_names"))
 
     def add_read_facts(self, read: ReadFacts) -> Knowledge:
         """Return the knowledge with these facts in place of `read`, without parsing files again."""

@@ -256,6 +256,17 @@ class TorchRefresh:
         return found
 
 
+def choose_newest_wheels(files: Iterable[IndexFile]) -> dict[str, IndexFile]:
+    """Return the Linux wheel of the newest patch of each minor release, ascending."""
+    files = [one for one in files if not one.yanked]
+    newest = {format_major_minor(one): one for one in _list_supported_releases("torch", files)}
+    wheels = {
+        minor: _choose_linux_wheel(_select_wheels(files, release), _LINUX, ())
+        for minor, release in newest.items()
+    }
+    return {minor: wheel for minor, wheel in wheels.items() if wheel}
+
+
 def _list_supported_releases(name: str, files: Iterable[IndexFile]) -> Iterator[str]:
     """Yield the releases that torchyard supports, ascending."""
     first = _FIRST_RELEASES[name]

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from tasks.cli.generated_files import render_generated_files
 from tasks.core.errors import TorchyardError
@@ -27,7 +28,13 @@ from tasks.knowledge.refresh_review import (
     merge_releases,
 )
 from tasks.knowledge.toolkit_facts import HOST_CONFIG_MEMBER
-from tasks.knowledge.torch_refresh import Documents, Sources
+from tasks.knowledge.torch_names import (
+    NAME_MEMBERS,
+    build_name_document,
+    read_release_names,
+    render_name_document,
+)
+from tasks.knowledge.torch_refresh import Documents, Sources, choose_newest_wheels
 from tasks.knowledge.torch_releases import normalize_machine
 from tasks.knowledge.wheel_facts import Row
 from tasks.lock.opened_profile_io import SelectedProfile
@@ -45,13 +52,23 @@ _READ_FOLDER = KNOWLEDGE_FOLDER / "read"
 _NOTHING_READ: Documents = {"pytorch": {"releases": {}}, "toolkits": {"releases": {}}}
 
 
-def run(subject: SelectedProfile, index: str = "", check: bool = False) -> None:
-    """Read the index and report all differences; without `check`, also write the files."""
+def run(
+    subject: SelectedProfile, index: str = "", check: bool = False, names: bool = False
+) -> None:
+    """Read the index and report all differences; without `check`, also write the files.
+
+    With `names`, read only which names each release of torch has.
+    """
     if sys.platform != "linux":
         message = "doit refresh runs the Linux programs of the CUDA packages"
         raise TorchyardError(message, hint="run it on Linux")
     start = time.monotonic()
     packages = open_package_index(index or find_default_index(), timeout=_TIMEOUT)
+    if names:
+        document = _read_names(packages)
+        files.write_atomic(_READ_FOLDER / "torch_names.yaml", render_name_document(document))
+        _print_costs(packages, time.monotonic() - start)
+        return
     machine = normalize_machine(platform.machine())
     read_code = partial(_read_code, packages)
     sources = Sources(packages, read_code, _read_toolkit, ("linux", machine), print_report)
@@ -69,6 +86,15 @@ def run(subject: SelectedProfile, index: str = "", check: bool = False) -> None:
         message = "the curated files contradict what was read:\n  " + "\n  ".join(contradictions)
         hint = "remove or correct each curated value, or correct the code that reads it"
         raise TorchyardError(message, hint=hint)
+
+
+def _read_names(index: PackageIndex) -> Mapping[str, Any]:
+    """Return the document of the names that the releases of torch have."""
+    releases = {}
+    for minor, wheel in choose_newest_wheels(index.list_files("torch")).items():
+        print_report(f"reading {wheel.name}")
+        releases[minor] = read_release_names(index.read_members(wheel, NAME_MEMBERS))
+    return build_name_document(releases)
 
 
 def _read_documents(names: Iterable[str], folder: Path) -> Documents:
