@@ -4,25 +4,54 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tasks.diagnosis.failure_matches import FailureMatch, ParsedLog, is_warning
-from tasks.diagnosis.first_error import FirstError, is_compiler_error, is_error, parse_error
+from tasks.core.ninja_progress import find_step_output
+from tasks.diagnosis.failure_matches import (
+    FailureMatch,
+    ParsedLog,
+    is_warning,
+    needs_following_lines,
+)
+from tasks.diagnosis.first_error import (
+    FirstError,
+    find_consequence,
+    is_compiler_error,
+    is_consequence,
+    is_error,
+    parse_error,
+)
 from tasks.diagnosis.kind_matches import KindFinder, KindMatch
 from tasks.diagnosis.log_lines import LogLine
 from tasks.diagnosis.resolver_conflicts import CONFLICT_SLUG, find_conflict
 from tasks.knowledge.facts import Failure
 
 _STEP_SUCCEEDED = re.compile(
-    r"^\s*Successfully installed |^\s*Build succeeded|^\s*Finished in [\d.]+|"
-    r"^-- Build files have been written|^\s*Installed \d+ packages? in"
+    r"^\s*Successfully (?:installed|built|tagged|uninstalled) |^\s*Build succeeded|"
+    r"^\s*Finished (?:in [\d.]+|[`']?\w+[`']? )|^-- Build files have been written|"
+    r"^\s*Installed \d+ packages? in|^-- Install configuration|^\s*BUILD SUCCESSFUL|"
+    r"^=+ (?!.*(?:failed|error)).*\b\d+ passed\b|^OK$|^\s*100% tests passed|"
+    r"(?:writing image|naming to) \S+ (?:\d[\d.]*s )?done$|^\s*0 Error\(s\)|"
+    r"^\[100%\] Built target|^(?:Executing|Verifying) transaction: (?:\.\.\.working\.\.\. )?done|"
+    r"^Submodule path '.*': checked out"
 )
 _BUILD_FAILED = re.compile(
     r"ninja: build stopped|Could not build wheels|failed-wheel-build|metadata-generation-failed|"
-    r"Failed to build installable|Configuring incomplete"
+    r"Failed to build installable|Configuring incomplete|ERROR: failed to solve|"
+    r"Could not install requirement|\*\*\* \[.*\] Error \d|^=+ .*\b(?:failed|errors?)\b.* in |"
+    r"second time, aborting|Failed building wheel for |^\s*Failed to build "
 )
+_PACKAGES = re.compile(r"(?:required to install |wheels? for |[Ff]ailed to build |projects \()(.+)")
 _COMMAND_LINE = re.compile(r"^\$ (?:/|[\"']?[A-Z]:\\)")  # how torchyard's logs begin each command
 _BUILD_PROGRESS = re.compile(  # printed by a build that continues after a warning
-    r"^\s*(?:\[\s*\d+/\d+\]|(?:running|copying|adding|creating|building|removing|writing)\s)", re.I
+    r"^\s*(?:\[\s*\d+/\d+\]|(?:running|copying|adding|creating|building|removing|writing)\s|"
+    r"HEAD is now at|-- (?:Configuring|Generating) done|#\d+ DONE|Downloading \S+\.whl|"
+    r".*: finished with status 'done')",
+    re.I,
 )
+_SOFT_ERROR = re.compile(  # programs often go on after these
+    r"^\s*(?:fatal|remote|rm|cp|E): |pip's dependency resolver|^error: RPC failed|^\s*(?:\w+\.)*\w+(?:Error|Exception): |"
+    r"^\s*/bin/sh: |Failed to clone|Retry scheduled|DEPRECATION"
+)
+_MESSAGE_LINES = 5  # lines of a message that may match together
 _CMAKE_MESSAGE_LINES = 4  # lines of a CMake message that may name what was not found
 _RESOLVER_MESSAGE_LINES = 60  # lines of a resolver's explanation
 _BUILD_CONTINUES = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating) done")
@@ -69,9 +98,11 @@ def diagnose_log(
         slugs = (one.failure.slug for one in matches if one.failure.rank != "rest")
         candidates = tuple(dict.fromkeys(slugs))
         late = kinds.find_kind(lines, late=True) if kinds and not candidates else None
-        return Diagnosis(None, candidates, error, kind=late)
-    line, failure = lines[match.at], match.failure
-    first_error = error if failure.rank == "rest" else parse_error(line)
+        return Diagnosis(None, candidates, error or find_consequence(lines), kind=late)
+    failure = match.failure
+    line = _find_error_line(match, lines)
+    is_rest = failure.rank == "rest"
+    first_error = error or find_consequence(lines) if is_rest else parse_error(line)
     if first_error and failure.slug == CONFLICT_SLUG:
         conflict = _find_conflict_at(match, lines)
         first_error = replace(first_error, text=conflict or first_error.text)
@@ -90,20 +121,63 @@ def _find_kind(
     return None if kind and match and is_consequence and match.at < kind.at else kind
 
 
+def _find_error_line(match: FailureMatch, lines: Sequence[LogLine]) -> LogLine:
+    """Return the line of a match, or the error after it if the match needs the lines after it."""
+    line = lines[match.at]
+    if is_error(line) or not needs_following_lines(match.failure, line.text):
+        return line
+    after = lines[match.at : match.at + _MESSAGE_LINES]
+    return next(filter(is_error, after), line)
+
+
 def _find_conflict_at(match: FailureMatch, lines: Sequence[LogLine]) -> str:
     return find_conflict(line.text for line in lines[match.at : match.at + _RESOLVER_MESSAGE_LINES])
 
 
 def _find_last_attempt(lines: Sequence[LogLine]) -> int:
-    """Return the index of the first line of the last attempt."""
+    """Return the index of the first line of the last attempt.
+
+    It is after the log's end if the build went on after all errors.
+    """
     start = 0
+    failed: list[str] = []  # the lines that say that the attempt failed
     for index, line in enumerate(lines):
-        has_succeeded = _STEP_SUCCEEDED.search(line.text) and not any(
-            _BUILD_FAILED.search(earlier.text) for earlier in lines[start:index]
-        )
-        if has_succeeded or _COMMAND_LINE.search(line.text):
-            start = index + 1
-    return start
+        if _COMMAND_LINE.search(line.text):
+            start, failed = index + 1, []
+        elif _BUILD_FAILED.search(line.text):
+            failed.append(line.text)
+        elif _STEP_SUCCEEDED.search(line.text) and (
+            not failed or _installs_failed_package(" ".join(failed), line.text)
+        ):
+            start, failed = index + 1, []
+    return max(start, _find_end_of_overcome_errors(lines))
+
+
+def _find_end_of_overcome_errors(lines: Sequence[LogLine]) -> int:
+    """Return the index after the errors that the build overcame, 0 if it did not overcome all."""
+    edges = {line.unit: index for index, line in enumerate(lines) if line.failed}
+    if edges:
+        last = max(edges.values())
+        steps = {
+            find_step_output(one.text): at for at, one in enumerate(lines) if one.failed is False
+        }
+        redone = all(steps.get(unit, 0) > index for unit, index in edges.items())
+        ends = (at for at, one in enumerate(lines) if at > last and one.failed is False)
+        return next(ends, 0) if redone else 0
+    errors = [at for at, one in enumerate(lines) if is_error(one) or is_consequence(one)]
+    if not all(_SOFT_ERROR.search(lines[at].text) for at in errors):
+        return 0
+    progress = (at for at, one in enumerate(lines) if _BUILD_PROGRESS.search(one.text))
+    last_progress = max(progress, default=0)
+    return last_progress + 1 if last_progress > max(errors, default=0) else 0
+
+
+def _installs_failed_package(failed: str, line: str) -> bool:
+    """Return True if a line of pip says that it installed a package that failed before."""
+    named = " ".join(one.partition("which")[0] for one in _PACKAGES.findall(failed))
+    installed = tuple(re.sub(r"[-_.]+", "-", one).lower() for one in line.split())
+    names = (re.sub(r"[-_.]+", "-", one).lower() for one in re.findall(r"[A-Za-z][\w.-]*", named))
+    return any(one == name or one.startswith(f"{name}-") for name in names for one in installed)
 
 
 def _is_blocking(match: FailureMatch, lines: Sequence[LogLine]) -> bool:

@@ -122,8 +122,8 @@ def _match_lines(
     matches_by_text: dict[str, tuple[Failure, ...]] = {}
     for index, line in enumerate(lines):
         text = line.text.strip()
-        is_irrelevant = is_noise(line.text) or text.startswith("raise ")
-        if not text or (is_irrelevant and not is_warning(line.text)):
+        is_irrelevant = line.is_probe or is_noise(line.text) or text.startswith("raise ")
+        if not text or (is_irrelevant and (line.is_probe or not is_warning(line.text))):
             continue
         # Join the line with the lines after it, up to the next message, without blank lines
         below = lines[index + 1 : index + 9]
@@ -154,6 +154,11 @@ def _is_match(failure: Failure, text: str, wrapped: str) -> bool:
         if not match or match.start() >= len(text.strip()):
             return False
     return not (failure.unless and _compile_patterns(failure.unless, ()).search(text))
+
+
+def needs_following_lines(failure: Failure, text: str) -> bool:
+    """Return True if the failure matches the line only with the lines after it."""
+    return not _compile_patterns(failure.patterns, failure.headers).search(text)
 
 
 def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> bool:

@@ -1,41 +1,74 @@
 """Find the real errors in a log: those that are neither harmless nor caused by other errors."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tasks.diagnosis.log_lines import LogLine
 
 _ERROR = re.compile(
     r"""
-      \b(?:fatal\s)?error(?:\s?[A-Z]+\d+)?\s*:                    # gcc, clang, nvcc, MSVC, git, pip
+      \b(?:fatal\s)?error(?:\s?[A-Z]+\d+|\[E\d+\])?\s*:           # gcc, clang, MSVC, git, pip, cargo
     | \b(?:fatal\serror|error)\s[A-Z]{1,6}\d{3,5}\b               # MSVC, MSBuild
     | \berror\s\#\d+(?:-D)?\s*: | \ball\swarnings\sbeing\streated\sas\serrors  # nvcc, gcc: -Werror
-    | ^\s*(?:nvcc|ptxas|fatbinary|nvlink)\s(?:fatal|error)\b | ^\s*CMake\sError | ^\s*fatal:\s
-    | \bld(?:\.\w+)?:\s.*(?:undefined|cannot\sfind|unable\sto\sfind)
-    | ^\s*Killed\s*$ | ^\s*(?:\w+\.)*\w*(?:Error|Exception|Interrupt):(?:\s|$)
-    | ^\s*ERROR:\s | No\sspace\sleft\son\sdevice | \bcatastrophic\serror\b | ^\s*Internal\serror
-    | \bstatic\sassertion\sfailed | ^\s*Segmentation\sfault
-    | (?:sh|line\s\d+|env|make)\S*:\s.*:\s(?:command\s)?not\sfound$
-    | ^(?!\s*--).*\s(?:Could\snot|cannot)\s(?:find|open|load)\b.*(?<!\.\.\.)$
+    | ^\s*(?:nvcc|ptxas|fatbinary|nvlink|ninja)(?::\s|\s)(?:fatal|error)\b
+    | ^\s*CMake\sError | ^\s*fatal:\s
+    # linkers and loaders
+    | \bld(?:[-.]\w+)?:\s(?!warning).*(?:undefined|cannot\s|unable\sto\sfind|not\sfound|relocation\s
+        |not\srecognized|hidden\ssymbol|DSO\smissing|multiple\sdefinition)
+    | \bundefined\sreference\sto\b | ^Undefined\ssymbols\sfor | \bmultiple\sdefinition\sof\b
+    | \berror\swhile\sloading\sshared\slibraries: | \bsymbol\slookup\serror: | ^dyld(?:\[\d+\])?:\s
+    | version\s.?(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+.\snot\sfound
+    # programs that ended
+    | ^\s*Killed(?::\s9)?\s*$ | (?:line\s\d+|^zsh|^bash|^sh|\$)\S*:.*\b[Kk]illed\b
+    | ^\s*(?:Segmentation\sfault|Bus\serror|Illegal\sinstruction|Aborted)\b
+    | :\s+\d+\s(?:Segmentation\sfault|Bus\serror|Aborted|Illegal\sinstruction)
+    | ^\s*Fatal\sPython\serror | \bterminate\scalled\safter\sthrowing | ^\s*what\(\):
+    # Python; [rank0]: and E are of torchrun and pytest
+    | ^(?:\[rank\d+\]:|E)?\s*(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|NotFound):(?:\s|$)
+    | ^(?:\[rank\d+\]:|E)?\s*(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\s*$
+    | ^(?:[a-z_]\w*\.)+(?:[A-Z]\w+|gaierror|timeout):\s | :\sNo\smodule\snamed\s
+    # tools and shells
+    | ^\s*(?:ERROR|Error|FATAL|Fatal):\s | ^\s*\[(?:ERROR|FATAL|CRITICAL)\]\s
+    | \s-\s(?:ERROR|CRITICAL)\s-\s | ^E:\s(?!could) | ^\s*×\s | ^(?:critical|error)\s+libmamba\b
+    | ^curl:\s\(\d+\) | ^(?:dpkg|rsync|tar|wget|ssh|cp|mv|mkdir|rm|patch|unzip):\s.*(?:error|cannot|
+        unable|denied|Could\snot|Cannot|failed)
+    | \bERROR\s\d{3}: | \bError\sresponse\sfrom\sdaemon: | \bCUDA\serror\b | ^\s*Could\snot\ssolve\b
+    | ^\s*Unable\sto\s(?:find|locate|open|load)\b | executable\sfile\snot\sfound
+    | ^\s*(?:Access\sis\sdenied|The\ssyntax\sof\sthe\scommand)
+    | \bis\snot\srecognized\sas\b | Permission\sdenied\s\(publickey
+    | No\sspace\sleft\son\sdevice | \bcatastrophic\serror\b | ^\s*Internal\serror
+    | \bstatic\sassertion\sfailed
+    | (?:sh|line\s\d+|env|make)\S*:\s.*:\s(?:command\s|Command\s)?not\sfound$
+    | ^zsh:\scommand\snot\sfound | ^(?:/usr/bin/)?env:\s.*:\sNo\ssuch\sfile
+    | ^g?make(?:\[\d+\])?:\s\S+:\s(?:Command\snot|No\ssuch|Permission)
+    | (?:^|:\s)\*\*\*\s(?:No\s(?:rule|targets)|missing\sseparator|multiple\starget|recipe\scommences)
+    | \bCreateProcess\sfailed
+    | ^(?!\s*--).*(?:^|\s)(?:Could\snot|cannot)\s(?:find|open|load)\b.*(?<!\.\.\.)$
     """,
     re.VERBOSE,
 )
 _CONSEQUENCE = re.compile(
     r"""
-      ninja:\sbuild\sstopped | CalledProcessError
+      ninja:\sbuild\sstopped | CalledProcessError | ^\s*FAILED:\s | Command\serrored\sout\b
     | \bError\scompiling\sobjects | Error\sbuilding\sextension
     | \berror:\s[Cc]ommand\s.*(?:failed\swith|returned\snon-zero)\sexit
     | subprocess-exited-with-error | metadata-generation-failed
-    | Failed\s(?:to\sbuild|building) | Could\snot\sbuild\swheels | g?make(?:\[\d+\])?:\s\*\*\*
-    | collect2:\s(?:fatal\s)?error | \bMSB(?:3721|6006|8066|4181)\b | \bLNK1120\b
-    | Configuring\sincomplete
+    | Failed\s(?:to\sbuild|building) | Could\snot\sbuild\swheels
+    | g?make(?:\[\d+\])?:\s\*\*\*\s(?:\[|[Ww]aiting|Deleting)
+    | collect2:\serror:\sld\sreturned | symbol\(s\)\snot\sfound\sfor\sarchitecture
+    | \blinker\scommand\sfailed | \bMSB(?:3721|6006|8066|4181)\b | \bLNK1120\b
+    | \berror:\scould\snot\scompile\b | \baborting\sdue\sto\b
+    | Configuring\sincomplete | did\snot\scomplete\ssuccessfully | returned\sa\snon-zero\scode
     | No\smatching\sdistribution | \baborting\b|Retry\sscheduled | compilation\sterminated
-    | \d+\serrors?\sdetected\sin | ^\s*raise\b | Build\sbackend\sfailed | Failed\sto\sclone
+    | \d+\serrors?\s(?:detected\sin|generated) | ^\s*raise\b | Build\sbackend\sfailed
+    | Failed\sto\sclone | finished\swith\sstatus\s'error' | \.\.\.\s+error$
     | Process\scompleted\swith\sexit\scode | installation\sof\spackage | ERROR:\sFailed\sto\sbuild
     | did\snot\srun\ssuccessfully | failed-wheel-build | aborted\sdue\sto\serrors | Error\s\d+$
-    | Error\swhile\sgenerating\spackage | \bexit\s(?:code|status):?\s\d+\.?$
-    | returned\snon-zero\sexit | (?:Runtime)?Error:\s*$ | subprocess\.Called
+    | Error\swhile\sgenerating\spackage | \bexit(?:ed\swith)?\s(?:code|status):?\s'?\d+'?\.?$
+    | returned\snon-zero\sexit | ^\s*(?:Runtime)?Error:\s*$ | subprocess\.Called
+    | Pip\sfailed | Encountered\serror\s(?:while|when) | ^\s*ERROR:\sCould\snot\sinstall\srequirement
+    | \bBash\sexited\swith\scode | ^\s*Aborted\b
     """,
     re.VERBOSE,
 )
@@ -44,17 +77,29 @@ _NOISE = re.compile(
       Error\schecking\scompiler\sversion | could\snot\sfind\sninja
     | ^(?!.*\berror:\s).*(?:^|\s)["']?-Werror | ^\s*Running\scommand\s   # flags; pip's progress
     | (?:^|[:\s])warning(?:\s[A-Z]*\d*\S*)?\s*: | \bwarning\s\#\d+ | ^\s*\#warning
+    | ^\s*\[?(?:WARN(?:ING)?|INFO|DEBUG)\b[\]:\s] | ^\S+:\sWARNING:\s
     | ^\s*--\s(?:Performing|Looking|Check|Detecting|Found)\b | ^\s*\d+\s\|\s | ^\s*\|\s | ^\s*note:
     | ^\s*(?:adding|copying|creating|writing|reading|running|inflating|Compiling|Downloading)\s
     | ^(?:\[pid\s+\d+\]\s|\d+\s+)?(?:[\d:.]+\s)?\w+\(.*\)\s+=\s(?:-?\d|0x|\?)   # strace
     | ^\s*(?:HEAD\sis\snow\sat|commit|\*)\s[0-9a-f]{7,}\b | ^\s*[0-9a-f]{7,40}\s\w  # git's words
     | ^\s*\[\s*\d+%\]\s | \bBuilt\starget\s   # make's progress, and Ninja's with CMake's own steps
     | ^\s*\[\d+/\d+\]\s(?:Building|Linking|Generating|Performing|Completed|Creating|No)\s
-    | ^\s+\S+:\d+\s\(\w+\)$ | ^INFO:\s | DEPRECATION | ^\s*\w*Warning: | ^\s*print\( | is\signored:
+    | ^\s+\S+:\d+\s\(\w+\)$ | DEPRECATION | ^\s*\w*Warning: | ^\s*\S+:\d+:\s\w*Warning:
+    | ^\s*checking\s(?!.*\berror:)
+    | ^\s*print\( | is\signored:
+    | ^\s*(?:\w+/)*(?:conftest|_configtest|Check(?:Symbol|Function|Include)\w*)\.c\w*[:(]  # probes
+    | CMakeFiles/CMake(?:Tmp|Scratch)/\S*src\.c\w*[:(] | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\sError\(s\)
+    | ^configure:\d+:\s | ^\s*\S+\s(?:PASSED|XFAIL|SKIPPED)\b | \.\.\.\s(?:ok|yes|no|none\sneeded)$
     | ^(?:\s*\[\d+/\d+\])?\s*(?:ccache\s|sccache\s)?["']?\S*
       (?:nvcc|gcc|g\+\+|c\+\+|cc|clang|clang\+\+|cl|link)(?:-\d+)?(?:\.exe)?["']?\s[-/@]\S*\s
     """,
     re.VERBOSE,
+)
+_STATUS_MESSAGE = re.compile(r"^\s*--\s(?!.*\berror:\s)")  # of CMake
+_WEAK_ERROR = re.compile(  # used only if the log has no other error
+    r"^\s*\S+: (?:.*: )?(?:No such file or directory|Permission denied|not found)$|"
+    r"\b(?:[Ff]ailed to|[Uu]nable to|[Cc]annot|can't|[Cc]ould not) \w|\bERROR\b|\bnot found\b|"
+    r"^\s*(?:FAILED|Failed|ERROR) \S|\bThe detected CUDA version\b"
 )
 _LOCATIONS = (
     re.compile(r"^\s*(?P<file>(?:[A-Za-z]:)?[^:(\s][^:(]*):(?P<line>\d+)(?::\d+)?:\s"),
@@ -63,6 +108,10 @@ _LOCATIONS = (
     re.compile(r"^\s*ptxas (?P<file>\S+), line (?P<line>\d+);"),
 )  # fmt: skip
 _COMPILER_ERROR = re.compile(r"[:)]\s*(?:fatal )?error(?: [A-Z]*\d+| #\d+(?:-D)?)?\s*:")
+_MAX_SHOWN_LENGTH = 300
+_ERROR_IN_LONG_LINE = re.compile(  # lines that were joined when the log was copied
+    r"(?<!\S)(?:[A-Za-z]:)?[^\s:(]+[:(]\d+\S*\s*(?:fatal |catastrophic )?error\b.{0,300}"
+)
 
 
 @dataclass(frozen=True)
@@ -85,16 +134,43 @@ def find_error_or_last_line(lines: Iterable[LogLine]) -> FirstError | None:
     return parse_error(last) if last else None
 
 
+def find_consequence(lines: Sequence[LogLine]) -> FirstError | None:
+    """Return the first line that reports an error of which the log has no cause."""
+    shown = [
+        one
+        for one in lines
+        if not (one.is_harmless or is_noise(one.text) or _STATUS_MESSAGE.match(one.text))
+    ]
+    for line in shown:
+        if line.failed is not False and _CONSEQUENCE.search(line.text):
+            return parse_error(line)
+    return next((parse_error(one) for one in shown if _WEAK_ERROR.search(one.text)), None)
+
+
 def is_error(line: LogLine) -> bool:
     """Return True if the line reports an error that is not a consequence of another error."""
-    if line.failed is False or not _ERROR.search(line.text):
+    if line.failed is False or line.is_harmless or not _ERROR.search(line.text):
         return False
-    return not (is_noise(line.text) or _CONSEQUENCE.search(line.text))
+    if is_noise(line.text) or _STATUS_MESSAGE.match(line.text):
+        return False
+    consequence = _CONSEQUENCE.search(line.text)
+    if consequence is None:
+        return True
+    # Lines that were joined when the log was copied
+    located = find_source_location(line.text) and _COMPILER_ERROR.search(line.text)
+    return bool(located and located.start() < consequence.start())
 
 
 def is_noise(text: str) -> bool:
     """Return True for a warning, a command, a CMake check or a source line."""
     return bool(_NOISE.search(text))
+
+
+def is_consequence(line: LogLine) -> bool:
+    """Return True if the line reports that something failed because of another error."""
+    if line.is_harmless or is_noise(line.text):
+        return False
+    return bool(_CONSEQUENCE.search(line.text))
 
 
 def is_compiler_error(line: LogLine) -> bool:
@@ -105,8 +181,13 @@ def is_compiler_error(line: LogLine) -> bool:
 
 def parse_error(line: LogLine) -> FirstError:
     """Return the error in a line, with the location in the sources if the line names it."""
+    text = (line.original or line.text).strip()
+    joined = _ERROR_IN_LONG_LINE.search(text) if len(text) > _MAX_SHOWN_LENGTH else None
+    if joined and re.search(r": | -", text[: joined.start()]):
+        file, number = find_source_location(joined[0]) or (None, None)
+        return FirstError(line.number, joined[0], file, number)
     file, number = find_source_location(line.text) or (None, None)
-    return FirstError(line.number, line.text.strip(), file, number)
+    return FirstError(line.number, text, file, number)
 
 
 def find_source_location(text: str) -> tuple[str, int] | None:

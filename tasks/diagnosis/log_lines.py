@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tasks.core.ninja_progress import find_failed_output, parse_ninja_step
 
@@ -135,9 +135,12 @@ _ESCAPES = re.compile(
 )
 _LINE_PREFIX = re.compile(
     r"""^\ufeff?
+      (?:>\s)?   # a quotation
       (?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?
          (?:Z|[+-]\d\d:?\d\d)?\]?\s?)?    # a CI's clock
+      (?:\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s)?   # a clock without a date
       (?:\#\d+\s\d+\.\d+\s?)?   # docker build
+      (?:\d+\.\d{2,3}\s)?   # docker's summary
       (?:\#\#\[\w+\]|::\w+::)?   # CI commands
       (?:\s*[│|]\s(?=\s*\S))?   # pip's frame
     """,
@@ -145,7 +148,20 @@ _LINE_PREFIX = re.compile(
 )
 _PROJECT = re.compile(r"^\s*(\d+)>")
 _CAUSED_BY = re.compile(r"\s+Caused by:")
-_EDGE_END = re.compile(r"^\s*(?:ninja: |Traceback \(most recent|\[end of output\])")
+_EDGE_END = re.compile(
+    r"^\s*(?:ninja: |Traceback \(most recent|\[end of output\]|ERROR: |-- |CMake |"
+    r"Successfully |\$ |Loading extension module|=+ )"
+)
+_CMAKE_WARNING = re.compile(r"^\s*CMake (?:Deprecation )?Warning\b")
+_CONTINUED = re.compile(r"^\s*$|^\s{2,}\S|^(?:Call Stack|This warning)")
+_PROBE_FAILED = re.compile(  # CMake's logs; a probe may fail
+    r"^(?:Performing|Determining|Detecting|Checking) .*\b(?:failed|did not match)\b.*"
+    r"(?:with the )?(?:following )?output\b"
+)
+_PROBE_END = re.compile(
+    r"^(?:-- |CMake (?:Error|Warning)|Traceback|ERROR|error:|running |building |make: )|"
+    r"^(?:\[\s*\d+(?:/\d+|%)\]|FAILED: )(?!.*cmTC_)|.*\b(?:passed|succeeded) with the following output"
+)
 
 
 @dataclass(frozen=True)
@@ -161,13 +177,18 @@ class LogLine:
     """A line of a log after cleaning.
 
     `unit` is the Ninja edge or MSBuild project that printed the line, "" if none. `failed` says
-    whether the Ninja edge failed; it is `None` if `unit` is not a Ninja edge.
+    whether the Ninja edge failed; it is `None` if `unit` is not a Ninja edge. `original` is the
+    line before its translation to English, "" if it is the same. `is_harmless` is True for the
+    lines of a CMake warning, and `is_probe` for the output of a check, which may fail.
     """
 
     number: int
     text: str
     unit: str = ""
     failed: bool | None = None
+    original: str = ""
+    is_harmless: bool = False
+    is_probe: bool = False
 
 
 def strip_colors(text: str) -> str:
@@ -177,10 +198,20 @@ def strip_colors(text: str) -> str:
 
 def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
     """Yield the cleaned lines, each with its edge or project. Debug output is skipped."""
-    unit, debug = "", False
+    lines = list(_parse_lines(raws))
+    has_failed_edge = any(line.failed for line in lines)
+    for line in lines:
+        # Without a failed edge, the output of the last one may be of the program that ran Ninja
+        unknown = line.failed is False and not has_failed_edge
+        yield replace(line, failed=None) if unknown else line
+
+
+def _parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
+    unit, debug, is_warning, is_probe = "", False, False, False
     failed: bool | None = None
     for raw in raws:
-        text = translate_to_english(_LINE_PREFIX.sub("", strip_colors(raw.text), count=1))
+        original = _LINE_PREFIX.sub("", strip_colors(raw.text), count=1)
+        text = translate_to_english(original)
         # A `DEBUG` line of uv with its causes: the attempt may have succeeded later
         debug = text.startswith("DEBUG ") or (debug and bool(_CAUSED_BY.match(text)))
         if debug:
@@ -194,4 +225,7 @@ def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
             unit, failed = f"[{step.done}/{step.total}]", False
         elif _EDGE_END.match(text):
             unit, failed = "", None
-        yield LogLine(raw.number, text, unit, failed)
+        is_warning = bool(_CMAKE_WARNING.match(text) or (is_warning and _CONTINUED.match(text)))
+        is_probe = bool(_PROBE_FAILED.match(text) or (is_probe and not _PROBE_END.match(text)))
+        changed = "" if text == original else original
+        yield LogLine(raw.number, text, unit, failed, changed, is_warning or is_probe, is_probe)

@@ -44,6 +44,7 @@ VARIATIONS = list(read_cases(FAILURES / "variations.txt"))
 RESOLVER = list(read_cases(FAILURES / "resolver.txt"))
 UNKNOWN = [log for _, log in read_cases(FAILURES / "unknown.txt")]
 SUCCESSES = sorted((FAILURES / "successes").glob("*.txt"))
+RECOVERED = sorted((FAILURES / "recovered").glob("*.txt"))
 
 
 @each_row(("slug", "log"), [*KNOWN, *VARIATIONS], ids=[slug for slug, _ in [*KNOWN, *VARIATIONS]])
@@ -119,6 +120,12 @@ def test_log_of_real_successful_build_has_no_cause(path: Path) -> None:
     log = path.read_text(encoding="utf-8")
     assert cause(log) is None
     assert cause(re.sub(r"(?m)^\s*(?:Successfully |Installed |-- Build files).*$", "", log)) is None
+
+
+@each_row("path", [*SUCCESSES, *RECOVERED], ids=lambda path: path.stem)
+def test_log_of_successful_build_has_no_first_error(path: Path) -> None:
+    found = diagnose(path.read_text(encoding="utf-8"))
+    assert (found.failure, found.candidates, found.first_error) == (None, (), None)
 
 
 @each_row("log", UNKNOWN)
