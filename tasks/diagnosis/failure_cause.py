@@ -51,6 +51,7 @@ _SOFT_ERROR = re.compile(  # programs often go on after these
     r"^\s*(?:fatal|remote|rm|cp|E): |pip's dependency resolver|^error: RPC failed|^\s*(?:\w+\.)*\w+(?:Error|Exception): |"
     r"^\s*/bin/sh: |Failed to clone|Retry scheduled|DEPRECATION"
 )
+_EXCEPTION = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): ")
 _MESSAGE_LINES = 5  # lines of a message that may match together
 _CMAKE_MESSAGE_LINES = 4  # lines of a CMake message that may name what was not found
 _RESOLVER_MESSAGE_LINES = 60  # lines of a resolver's explanation
@@ -84,7 +85,9 @@ def diagnose_log(
     """
     start = _find_last_attempt(log.lines)
     lines = log.lines[start:]
-    matches = [one for one in log.match_failures(failures, start) if _is_blocking(one, lines)]
+    matches = _drop_late_exceptions(
+        [one for one in log.match_failures(failures, start) if _is_blocking(one, lines)], lines
+    )
     for index, one in enumerate(matches):
         # uv explains some missing versions by a conflict
         if one.failure.slug == "no-matching-distribution" and _find_conflict_at(one, lines):
@@ -178,6 +181,18 @@ def _installs_failed_package(failed: str, line: str) -> bool:
     installed = tuple(re.sub(r"[-_.]+", "-", one).lower() for one in line.split())
     names = (re.sub(r"[-_.]+", "-", one).lower() for one in re.findall(r"[A-Za-z][\w.-]*", named))
     return any(one == name or one.startswith(f"{name}-") for name in names for one in installed)
+
+
+def _drop_late_exceptions(
+    matches: Sequence[FailureMatch], lines: Sequence[LogLine]
+) -> list[FailureMatch]:
+    """Return the matches without the exceptions of Python after an error of a compiler.
+
+    The build failed at the compiler's error; what a setup.py tries next fails for other reasons.
+    """
+    errors = (index for index, line in enumerate(lines) if is_compiler_error(line))
+    first = next(errors, len(lines))
+    return [one for one in matches if one.at < first or not _EXCEPTION.match(lines[one.at].text)]
 
 
 def _is_blocking(match: FailureMatch, lines: Sequence[LogLine]) -> bool:

@@ -58,7 +58,8 @@ _QUOTE = "[\"'“”„‘’「」《》]"
 _RANKS = ("cause", "consequence", "notice", "hint", "rest")  # the most specific first
 WINDOWS_TEXT = re.compile(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:")
 MESSAGE_START = re.compile(  # the start of another message
-    r"^\s*(?:CMake \w+ at |-- |\[\s*\d+(?:/\d+|%)\] |FAILED: |g?make(?:\[\d+\])?: |Makefile:\d+: )"
+    r"^\s*(?:CMake \w+ at |-- |\[\s*\d+(?:/\d+|%)\] |FAILED: |Traceback |"
+    r"g?make(?:\[\d+\])?: |Makefile:\d+: )"
 )
 _WARNING_MESSAGE = re.compile(
     r"^\s*(?:\S+:\d+: )?(?:\w+Warning: |WARNING: |CMake Warning|A module that was)"

@@ -60,14 +60,14 @@ _CONSEQUENCE = re.compile(
     | \blinker\scommand\sfailed | \bMSB(?:3721|6006|8066|4181)\b | \bLNK1120\b
     | \berror:\scould\snot\scompile\b | \baborting\sdue\sto\b
     | Configuring\sincomplete | did\snot\scomplete\ssuccessfully | returned\sa\snon-zero\scode
-    | No\smatching\sdistribution | \baborting\b|Retry\sscheduled | compilation\sterminated
+    | No\smatching\sdistribution | Pip\ssubprocess\serror | \baborting\b|Retry\sscheduled | compilation\sterminated
     | \d+\serrors?\s(?:detected\sin|generated) | ^\s*raise\b | Build\sbackend\sfailed
     | Failed\sto\sclone | finished\swith\sstatus\s'error' | \.\.\.\s+error$
     | Process\scompleted\swith\sexit\scode | installation\sof\spackage | ERROR:\sFailed\sto\sbuild
     | did\snot\srun\ssuccessfully | failed-wheel-build | aborted\sdue\sto\serrors | Error\s\d+$
     | Error\swhile\sgenerating\spackage | \bexit(?:ed\swith)?\s(?:code|status):?\s'?\d+'?\.?$
     | returned\snon-zero\sexit | ^\s*(?:Runtime)?Error:\s*$ | subprocess\.Called
-    | Pip\sfailed | Encountered\serror\s(?:while|when) | ^\s*ERROR:\sCould\snot\sinstall\srequirement
+    | Pip\sfailed | ^Pip\ssubprocess\serror: | Encountered\serror\s(?:while|when) | ^\s*ERROR:\sCould\snot\sinstall\srequirement
     | \bBash\sexited\swith\scode | ^\s*Aborted\b
     """,
     re.VERBOSE,

@@ -209,6 +209,18 @@ def test_earliest_cause_wins() -> None:
     assert cause(log) == "disk-full"
 
 
+def test_exception_after_compiler_error_is_no_cause() -> None:
+    log = (
+        "a.cpp:3:1: error: expected unqualified-id\nerror: command 'g++' failed with exit code 1\n"
+        "Traceback (most recent call last):\n"
+        "urllib.error.URLError: <urlopen error [Errno 110] Connection timed out>"
+    )
+    found = diagnose(log)
+    assert (found.failure, found.candidates) == (None, ())
+    assert found.first_error is not None
+    assert found.first_error.number == 1
+
+
 def test_earlier_unknown_edge_failure_makes_cause_uncertain() -> None:
     log = (
         "FAILED: a.o\nc++ -c a.cpp -o a.o\na.cpp:1:1: error: expected unqualified-id\n"
