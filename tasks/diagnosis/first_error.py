@@ -8,7 +8,7 @@ from tasks.diagnosis.log_lines import LogLine
 
 _ERROR = re.compile(
     r"""
-      \b(?:fatal\s)?error(?:\s?[A-Z]+\d+|\[E\d+\])?\s*:           # gcc, clang, MSVC, git, pip, cargo
+      \b(?:fatal\s)?error(?:\s?[A-Z]+\d+|\[E\d+\])?\s*:  # gcc, clang, git, pip, cargo
     | \b(?:fatal\serror|error)\s[A-Z]{1,6}\d{3,5}\b               # MSVC, MSBuild
     | \berror\s\#\d+(?:-D)?\s*: | \ball\swarnings\sbeing\streated\sas\serrors  # nvcc, gcc: -Werror
     | ^\s*(?:nvcc|ptxas|fatbinary|nvlink|ninja)(?::\s|\s)(?:fatal|error)\b
@@ -42,7 +42,7 @@ _ERROR = re.compile(
     | (?:sh|line\s\d+|env|make)\S*:\s.*:\s(?:command\s|Command\s)?not\sfound$
     | ^zsh:\scommand\snot\sfound | ^(?:/usr/bin/)?env:\s.*:\sNo\ssuch\sfile
     | ^g?make(?:\[\d+\])?:\s\S+:\s(?:Command\snot|No\ssuch|Permission)
-    | (?:^|:\s)\*\*\*\s(?:No\s(?:rule|targets)|missing\sseparator|multiple\starget|recipe\scommences)
+    | (?:^|:\s)\*\*\*\s(?:No\s(?:rule|targets)|missing\sseparator|multiple\starget|recipe\s)
     | \bCreateProcess\sfailed
     | ^(?!\s*--).*(?:^|\s)(?:Could\snot|cannot)\s(?:find|open|load)\b.*(?<!\.\.\.)$
     """,
@@ -60,14 +60,18 @@ _CONSEQUENCE = re.compile(
     | \blinker\scommand\sfailed | \bMSB(?:3721|6006|8066|4181)\b | \bLNK1120\b
     | \berror:\scould\snot\scompile\b | \baborting\sdue\sto\b
     | Configuring\sincomplete | did\snot\scomplete\ssuccessfully | returned\sa\snon-zero\scode
-    | No\smatching\sdistribution | Pip\ssubprocess\serror | \baborting\b|Retry\sscheduled | compilation\sterminated
+    | No\smatching\sdistribution | Pip\ssubprocess\serror
+    | pip's\sdependency\sresolver\sdoes | HTTP\sError\s404  # pip installs anyway; a wheel is built
+    | \baborting\b | Retry\sscheduled
+    | compilation\sterminated
     | \d+\serrors?\s(?:detected\sin|generated) | ^\s*raise\b | Build\sbackend\sfailed
     | Failed\sto\sclone | finished\swith\sstatus\s'error' | \.\.\.\s+error$
     | Process\scompleted\swith\sexit\scode | installation\sof\spackage | ERROR:\sFailed\sto\sbuild
     | did\snot\srun\ssuccessfully | failed-wheel-build | aborted\sdue\sto\serrors | Error\s\d+$
     | Error\swhile\sgenerating\spackage | \bexit(?:ed\swith)?\s(?:code|status):?\s'?\d+'?\.?$
     | returned\snon-zero\sexit | ^\s*(?:Runtime)?Error:\s*$ | subprocess\.Called
-    | Pip\sfailed | ^Pip\ssubprocess\serror: | Encountered\serror\s(?:while|when) | ^\s*ERROR:\sCould\snot\sinstall\srequirement
+    | Pip\sfailed | Encountered\serror\s(?:while|when)
+    | ^\s*ERROR:\sCould\snot\sinstall\srequirement
     | \bBash\sexited\swith\scode | ^\s*Aborted\b
     """,
     re.VERBOSE,
@@ -88,7 +92,8 @@ _NOISE = re.compile(
     | ^\s*checking\s(?!.*\berror:)
     | ^\s*print\( | is\signored:
     | ^\s*(?:\w+/)*(?:conftest|_configtest|Check(?:Symbol|Function|Include)\w*)\.c\w*[:(]  # probes
-    | CMakeFiles/CMake(?:Tmp|Scratch)/\S*src\.c\w*[:(] | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\sError\(s\)
+    | CMakeFiles/CMake(?:Tmp|Scratch)/\S*src\.c\w*[:(]
+    | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\sError\(s\)
     | ^configure:\d+:\s | ^\s*\S+\s(?:PASSED|XFAIL|SKIPPED)\b | \.\.\.\s(?:ok|yes|no|none\sneeded)$
     | ^(?:\s*\[\d+/\d+\])?\s*(?:ccache\s|sccache\s)?["']?\S*
       (?:nvcc|gcc|g\+\+|c\+\+|cc|clang|clang\+\+|cl|link)(?:-\d+)?(?:\.exe)?["']?\s[-/@]\S*\s
