@@ -48,8 +48,8 @@ _BUILD_PROGRESS = re.compile(  # printed by a build that continues after a warni
     re.I,
 )
 _SOFT_ERROR = re.compile(  # programs often go on after these
-    r"^\s*(?:fatal|remote|rm|cp|E): |pip's dependency resolver|^error: RPC failed|^\s*(?:\w+\.)*\w+(?:Error|Exception): |"
-    r"^\s*/bin/sh: |Failed to clone|Retry scheduled|DEPRECATION"
+    r"^\s*(?:fatal|remote|rm|cp|E): |pip's dependency resolver|^error: RPC failed|"
+    r"^\s*(?:\w+\.)*\w+(?:Error|Exception): |^\s*/bin/sh: |Failed to clone|Retry scheduled"
 )
 _EXCEPTION = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): ")
 _MESSAGE_LINES = 5  # lines of a message that may match together

@@ -7,46 +7,84 @@ from dataclasses import dataclass
 
 from tasks.diagnosis.log_lines import LogLine
 
-# Each group "value" is the fact; the first expression with a match decides
+# Each group "value" is the fact, or "major" and "minor"; the first expression with a match decides
 _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
     name: tuple(map(re.compile, patterns))
     for name, patterns in {
         "system": (
-            r"(?P<value>Ubuntu|Debian|Fedora|CentOS|Alpine|openSUSE|Arch Linux)\b",
-            r"(?P<value>WSL2?|macOS|Darwin)\b",
-            r"\b(?P<value>[A-Za-z]):\\",
-            r"\.el(?P<value>\d)\b|\.fc(?P<value2>\d+)\b",
-            r"(?P<value>/(?:usr|home|opt|tmp|root|mnt)/)",
+            r"(?:~|[Uu]buntu[ -]?)(?P<release>(?:18|20|22|24|26)\.04)\b(?P<value>)",
+            r"\b(?P<value>Ubuntu)\b",
+            r"\b(?P<value>Debian)\b(?: GNU/Linux)?(?: (?P<release>1\d)\b)?",
+            r"(?P<value>WSL2?|microsoft-standard-WSL2)\b",
+            r"\b(?P<value>Fedora|CentOS|Rocky|AlmaLinux)\b(?: Linux)?(?: (?P<release>\d{1,2}))?",
+            r"\b(?P<value>Alpine|openSUSE|Arch Linux)\b",
+            r"(?P<value>macOS|Darwin|macosx|/opt/homebrew|/Library/Developer|arm64-apple)",
+            r"(?<![\w:])(?P<value>[A-Za-z]):[\\/](?![\\/])",
+            r"\.el(?P<value>\d)\b",
+            r"\.(?P<value>fc)(?P<release>\d{2})\b",
+            r"(?P<value>win_amd64|win32|\bMSVC\b|\bLNK\d{4}\b)",
+            r"(?P<value>/(?:usr|home|opt|tmp|root|mnt|workspace|data\w*)/)",
+        ),
+        "in": (
+            r"(?P<value>Dockerfile|docker(?:-| )?build|buildkit|/var/lib/docker)",
+            r"(?m)(?P<value>^#\d+ \d+\.\d+ |^Step \d+/\d+ : )",
+            r"(?P<value>/content/|google\.colab)",
+            r"(?P<value>(?:mini|ana)conda3?\b|miniforge3?\b|[/\\]envs[/\\]|/opt/conda\b)",
         ),
         "Python": (
             r"\bcp(?P<major>3)(?P<minor>\d{1,2})-",
-            r"[Pp]ython(?P<value>3\.\d{1,2})\b",
-            r"[Pp]ython (?P<value>3\.\d{1,2}(?:\.\d+)?)\b",
-            r"\bPython(?P<major>3)(?P<minor>\d{1,2})\\",
             r"cpython-(?P<major>3)(?P<minor>\d{1,2})\b",
+            r"[/\\][Pp]ython(?P<value>3\.\d{1,2})\b",
+            r"\bPython(?P<major>3)(?P<minor>\d{1,2})[\\/]",
+            r"(?:lib\.|temp\.)\S+-(?P<value>3\.\d{1,2})\b",
+            r"\bpy(?P<major>3)(?P<minor>\d{1,2})_cu\d",
+            r"[Pp]ython[ :=]+(?:version:? )?(?P<value>3\.\d{1,2}(?:\.\d+)?)\b",
         ),
         "torch": (
-            r"\btorch[=-]{1,2}(?P<value>\d+\.\d+\.\d+(?:\+\w+)?)\b",
-            r"(?i:pytorch|torch) (?:version:? )?(?P<value>\d+\.\d+\.\d+(?:\+\w+)?)\b",
+            r"\btorch[=-]{1,2}(?P<value>\d+\.\d+\.\d+(?:\+\w+)?)",
+            r"(?i:torch(?:\.__version__| version)?)[ :=]{1,5}(?P<value>\d+\.\d+\.\d+[+\w]*)",
+            r"\bUsing PyTorch (?P<value>\d+\.\d+(?:\.\d+)?(?:\+\w+)?)",
+            r"(?P<value>\d+\.\d+\.\d+\+cu\d{2,3})\b",
         ),
         "CUDA": (
-            r"cuda[-/\\]v?(?P<value>\d{1,2}\.\d)\b",
-            r"CUDA[/\\]v(?P<value>\d{1,2}\.\d)\b",
-            r"release (?P<value>\d{1,2}\.\d), V\d",
-            r"\+cu(?P<major>\d{2})(?P<minor>\d)\b",
+            r"(?i:cuda)[-/\\]v?(?P<value>\d{1,2}\.\d{1,2})\b",
+            r"release (?P<value>\d{1,2}\.\d{1,2}), V\d",
+            r"(?i:cuda) (?:toolkit )?(?:version:? )?(?P<value>\d{1,2}\.\d)\b",
+            r"nvidia/cuda:(?P<value>\d{1,2}\.\d)",
+            r"[+_]cu(?P<major>\d{2})(?P<minor>\d)\b",
         ),
         "GCC": (
             r"include/c\+\+/(?P<value>\d{1,2})\b",
+            r"lib/gcc/[\w-]+/(?P<value>\d{1,2})[./]",
             r"\bg(?:cc|\+\+)-(?P<value>\d{1,2})\b",
+            r"\b(?:GCC|GNU|gcc)(?: version)? (?P<value>\d{1,2}\.\d+)",
+            r"\((?:GCC|Ubuntu|Debian)\)? [^)\n]*\) (?P<value>\d{1,2}\.\d+)",
             r"\(GCC\) (?P<value>\d+\.\d+)",
         ),
-        "MSVC": (r"MSVC\\(?P<value>14\.\d\d)", r"\bC/C\+\+.*?(?P<value>19\.\d\d)\b"),
+        "clang": (
+            r"\bclang version (?P<value>\d{1,2}\.\d+)",
+            r"\bclang(?:\+\+)?-(?P<value>\d{1,2})\b",
+            r"lib/clang/(?P<value>\d{1,2})\b",
+        ),
+        "Visual Studio": (r"Microsoft Visual Studio[\\/]+(?P<value>20\d\d)\b",),
+        "MSVC": (
+            r"MSVC[\\/]+(?P<value>14\.\d\d)",
+            r"\b(?:C/C\+\+|MSVC)\D{0,40}?(?P<value>19\.\d\d)\b",
+        ),
     }.items()
+}
+_SYSTEMS = {
+    **dict.fromkeys(("Darwin", "macosx", "arm64-apple"), "macOS"),
+    **dict.fromkeys(("/opt/homebrew", "/Library/Developer"), "macOS"),
+    **dict.fromkeys(("win_amd64", "win32", "MSVC"), "Windows"),
+    "microsoft-standard-WSL2": "WSL2",
+    "fc": "Fedora",
+    "": "Ubuntu",  # only its release was found
 }
 _MANAGERS = {
     **dict.fromkeys(("Ubuntu", "Debian", "WSL", "WSL2"), ("apt", "conda")),
-    **dict.fromkeys(("Fedora", "CentOS", "RHEL"), ("dnf", "conda")),
-    **dict.fromkeys(("macOS", "Darwin"), ("brew", "conda", "pip")),
+    **dict.fromkeys(("Fedora", "CentOS", "RHEL", "Rocky", "AlmaLinux"), ("dnf", "conda")),
+    "macOS": ("brew", "conda", "pip"),
     "Windows": ("conda", "pip"),
     "Arch Linux": ("pacman", "conda"),
 }
@@ -65,8 +103,9 @@ class LogFacts:
 
     def __str__(self) -> str:
         """Return "Windows, Python 3.10, CUDA 11.8", "" if nothing is known."""
+        unnamed = {"system", "in"}
         named = (
-            value if name == "system" else f"{name} {value}" for name, value in self.values.items()
+            value if name in unnamed else f"{name} {value}" for name, value in self.values.items()
         )
         return ", ".join(named)
 
@@ -81,22 +120,37 @@ def parse_log_facts(lines: Iterable[LogLine]) -> LogFacts:
             if found:
                 values[name] = found.most_common(1)[0][0]
                 break
-    values["system"] = _name_system(values.get("system", ""))
-    managers = _MANAGERS.get(values["system"], ())
-    return LogFacts({name: value for name, value in values.items() if value}, managers)
+    values["system"] = system = _name_system(values.get("system", ""))
+    if "in" in values:
+        values["in"] = _name_place(values["in"])
+    if system == "Windows":
+        values.pop("GCC", None)
+    managers = _MANAGERS.get(system) or _MANAGERS.get(system.partition(" ")[0], ())
+    return LogFacts({key: value for key, value in values.items() if value}, managers)
 
 
 def _read_value(match: re.Match[str]) -> str:
     groups = match.groupdict()
     if groups.get("major"):
         return f"{groups['major']}.{groups['minor']}"
-    return groups.get("value") or groups.get("value2") or ""
+    return f"{groups['value']} {groups['release']}" if groups.get("release") else groups["value"]
 
 
 def _name_system(found: str) -> str:
     """Return the name of a system for what was found: a drive letter, a folder, a release."""
-    if len(found) == 1 and found.isalpha():
+    value, _, release = found.partition(" ")
+    if found.startswith("LNK") or (len(found) == 1 and found.isalpha()):
         return "Windows"
-    if found.startswith("/"):
+    if found.isdecimal():
+        return f"RHEL {found}"
+    if found.startswith("/") and found not in _SYSTEMS:
         return "Linux"
-    return "RHEL" if found.isdecimal() else found
+    return f"{_SYSTEMS.get(value, value)} {release}".strip() if found else ""
+
+
+def _name_place(found: str) -> str:
+    """Return what the build ran in, for what was found: conda, Docker or Colab."""
+    lower = found.lower()
+    if any(word in lower for word in ("conda", "envs", "miniforge")):
+        return "conda"
+    return "Colab" if "content" in lower or "colab" in lower else "Docker"

@@ -160,7 +160,8 @@ _PROBE_FAILED = re.compile(  # CMake's logs; a probe may fail
 )
 _PROBE_END = re.compile(
     r"^(?:-- |CMake (?:Error|Warning)|Traceback|ERROR|error:|running |building |make: )|"
-    r"^(?:\[\s*\d+(?:/\d+|%)\]|FAILED: )(?!.*cmTC_)|.*\b(?:passed|succeeded) with the following output"
+    r"^(?:\[\s*\d+(?:/\d+|%)\]|FAILED: )(?!.*cmTC_)|"
+    r".*\b(?:passed|succeeded) with the following output"
 )
 
 

@@ -18,7 +18,7 @@ from tasks.diagnosis import diagnosis_text
 from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
 from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.kind_matches import KindFinder
-from tasks.diagnosis.log_facts import parse_log_facts
+from tasks.diagnosis.log_facts import LogFacts, parse_log_facts
 from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
 from tasks.knowledge import Knowledge, package_managers
 from tasks.knowledge.cuda_toolkits import find_toolkit, list_capable_toolkits
@@ -81,12 +81,16 @@ def _find_arch_lines(
                     yield file, index + 1
 
 
+_UNKNOWN_MACHINE = LogFacts({})
+
+
 @dataclass(frozen=True)
 class FailureExplanation:
     """The diagnosis of a log, with the remedy and a source excerpt.
 
     If the cause is unknown, `remedy` says which lines of the log to read. `remedy` is empty if
-    nothing failed. `candidates` are the sentences of possible causes.
+    nothing failed. `candidates` are the sentences of possible causes. `machine` has what the log of
+    another build says of its machine.
     """
 
     log: Path
@@ -94,11 +98,13 @@ class FailureExplanation:
     remedy: str
     excerpt: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
+    machine: LogFacts = _UNKNOWN_MACHINE
 
     @property
     def document(self) -> dict[str, Any]:
         """The diagnosis as a JSON object."""
-        return diagnosis_text.build_diagnosis_document(self.found, self.log, self.remedy)
+        document = diagnosis_text.build_diagnosis_document(self.found, self.log, self.remedy)
+        return {**document, "machine": self.machine.values or None}
 
     @property
     def cause(self) -> str:
@@ -124,8 +130,10 @@ def explain_log(
     Without a profile, the remedy contains no fact of this host and no torchyard command.
     """
     failures, log = knowledge.failures, Path(parsed.path or "")
-    managers = parse_log_facts(parsed.lines).managers
-    kinds = KindFinder(knowledge.kinds, knowledge.names, managers, knowledge.torch_names)
+    facts_of_log = parse_log_facts(parsed.lines)
+    machine = _UNKNOWN_MACHINE if profile else facts_of_log
+    managers, torch_names = facts_of_log.managers, knowledge.torch_names
+    kinds = KindFinder(knowledge.kinds, knowledge.names, managers, torch_names)
     found = apply_run_facts(facts, diagnose_log(failures, parsed, kinds), failures)
     failure, error = found.failure, found.first_error
     if stage and stage.kind == "extensions":
@@ -137,12 +145,15 @@ def explain_log(
         location = f"read the lines around {log}:{error.number}" if error else ""
         excerpt = diagnosis_text.extract_source_excerpt(parsed.raws, error.number) if error else ()
         if found.kind:
-            return FailureExplanation(log, found, "\n".join(found.kind.remedy), excerpt)
-        causes = {one.slug: one.cause for one in failures if one.slug in found.candidates}
-        candidates = tuple(causes[slug] for slug in found.candidates)
-        return FailureExplanation(log, found, location, excerpt, candidates)
+            remedy = "\n".join(found.kind.remedy)
+            return FailureExplanation(log, found, remedy, excerpt, (), machine)
+        possible = {one.slug: one for one in failures if one.slug in found.candidates}
+        candidates = tuple(possible[slug].cause for slug in found.candidates)
+        steps = [] if profile else [possible[slug].remedy[0] for slug in found.candidates]
+        remedy = "\n".join(filter(None, (location, *dict.fromkeys(steps))))
+        return FailureExplanation(log, found, remedy, excerpt, candidates, machine)
     if profile is None:
-        return FailureExplanation(log, found, "\n".join(failure.remedy))
+        return FailureExplanation(log, found, "\n".join(failure.remedy), machine=machine)
     placeholders = build_profile_placeholders(profile, stage, facts)
     arch_hint = suggest_arch_removal(stage, found, placeholders["extensions_file"])
     remedy = arch_hint or diagnosis_text.fill_remedy(failure, placeholders)

@@ -54,6 +54,7 @@ def _find_newest_log(subject: SelectedProfile) -> Path | None:
 
 
 _DIAGNOSIS_KEY_WIDTH = 13
+_NO_FAILURE = "no failure found: the log contains no error, or the build went on after all errors"
 
 
 def run(subject: SelectedProfile, log: str = "", json: str = "") -> None:
@@ -119,12 +120,17 @@ def _list_diagnosis_rows(
 ) -> Iterator[tuple[str, str]]:
     """Yield the labels and texts of a diagnosis. The hint of the recorded error comes first."""
     diagnosis = explanation.found
+    if machine := str(explanation.machine):
+        yield "log of", machine
     if error := diagnosis.first_error:
         yield "first error", error.text
         yield from (("", line) for line in explanation.excerpt)
         edge = f", while building {diagnosis.edge}" if diagnosis.edge else ""
         yield "", f"line {error.number} of the log{edge}"
-    yield "cause", explanation.cause or "no failure found: the log contains no error"
+    if explanation.cause:
+        yield "cause", explanation.cause
+    else:
+        yield "result", _NO_FAILURE
     if diagnosis.by:
         yield "by", diagnosis.by
     if hint := failure.error.get("todo") or explanation.remedy:

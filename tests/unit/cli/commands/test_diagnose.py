@@ -102,6 +102,27 @@ def test_uncertain_cause_is_reported_as_uncertain(
     assert said in capsys.readouterr().out
 
 
+def test_machine_of_foreign_log_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"/usr/lib/python3.10/site-packages/torch\n/usr/local/cuda-11.8/bin/nvcc\n{ARCH}"
+    log = written(tmp_path, "a.log", text)
+    diagnose.run(broken(), log=str(log), json=str(tmp_path / "out.json"))
+    assert capsys.readouterr().out.startswith("log of       Linux, Python 3.10, CUDA 11.8\n")
+    found = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert found["machine"] == {"system": "Linux", "Python": "3.10", "CUDA": "11.8"}
+
+
+def test_log_of_successful_build_has_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "a.cpp:3: warning: x\nerror: invalid command 'x'\nSuccessfully installed a-1.0\n"
+    diagnose.run(broken(), log=str(written(tmp_path, "a.log", text)))
+    said = capsys.readouterr().out
+    assert said.startswith("result       no failure found: the log contains no error")
+    assert "to do" not in said
+
+
 def subject_of(root: Path, *named: tuple[str, str]) -> SelectedProfile:
     """Return a profile whose stages have these names and logs."""
     shutil.copytree(ROOT / "config", root / "config", ignore=shutil.ignore_patterns("local*"))
