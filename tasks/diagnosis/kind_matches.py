@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, takewhile
@@ -63,9 +63,12 @@ class KindFinder:
         With `late`, only the kinds are used that say no more than what reported the error.
         """
         is_windows = any(WINDOWS_TEXT.search(line.text) for line in lines)
-        kinds = [one for one in self.kinds if one.late is late and (is_windows or not one.platform)]
+        kinds = tuple(
+            one for one in self.kinds if one.late is late and (is_windows or not one.platform)
+        )
+        has_failed_edge = any(line.failed for line in lines)
         for index, line in enumerate(lines):
-            if line.is_harmless or (line.failed is False and any(one.failed for one in lines)):
+            if line.is_harmless or (line.failed is False and has_failed_edge):
                 continue
             text = line.text.strip()
             is_first_error = is_error(line)
@@ -79,25 +82,21 @@ class KindFinder:
 
     def refine_failure(self, slug: str, lines: Sequence[LogLine], at: int) -> KindMatch | None:
         """Return what a kind says of the line of a known failure that it refines."""
-        kinds = [one for one in self.kinds if slug in one.refines]
+        kinds = tuple(one for one in self.kinds if slug in one.refines)
         return self._match_line(kinds, lines, at) if kinds else None
 
     def _match_line(
-        self, kinds: Sequence[ErrorKind], lines: Sequence[LogLine], index: int
+        self, kinds: tuple[ErrorKind, ...], lines: Sequence[LogLine], index: int
     ) -> KindMatch | None:
         text = lines[index].text.strip()
         wrapped = _join_wrapped(lines, index)
-        lower = wrapped.lower()
-        for kind in kinds:
-            for pattern, literals in _compile_kind(kind.patterns):
-                if literals is not None and not any(one in lower for one in literals):
-                    continue
-                match = pattern.search(text) or pattern.search(wrapped)
-                if not match or match.start() >= len(text) or _is_excluded(kind, text):
-                    continue
-                if _has_nearby(kind, lines, index):
-                    values = {key: value for key, value in match.groupdict().items() if value}
-                    return self._explain(kind, index, values)
+        for kind, pattern in _build_pattern_index(kinds).find_candidates(wrapped.lower()):
+            match = pattern.search(text) or pattern.search(wrapped)
+            if not match or match.start() >= len(text) or _is_excluded(kind, text):
+                continue
+            if _has_nearby(kind, lines, index):
+                values = {key: value for key, value in match.groupdict().items() if value}
+                return self._explain(kind, index, values)
         return None
 
     def _explain(self, kind: ErrorKind, at: int, values: dict[str, str]) -> KindMatch:
@@ -156,11 +155,40 @@ def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
+@dataclass(frozen=True)
+class _PatternIndex:
+    """The patterns of some kinds in order, and those that can match a text, by literal.
+
+    Each pattern in `by_literal` needs one of its literals; those in `others` can match any text.
+    """
+
+    patterns: tuple[tuple[ErrorKind, re.Pattern[str]], ...]
+    by_literal: Mapping[str, tuple[int, ...]]
+    others: tuple[int, ...]
+
+    def find_candidates(self, lower: str) -> Iterator[tuple[ErrorKind, re.Pattern[str]]]:
+        """Yield the patterns that can match a text in lower case."""
+        found = set(self.others)
+        for literal, numbers in self.by_literal.items():
+            if literal in lower:
+                found.update(numbers)
+        return (self.patterns[number] for number in sorted(found))
+
+
 @cache
-def _compile_kind(
-    patterns: tuple[str, ...],
-) -> tuple[tuple[re.Pattern[str], frozenset[str] | None], ...]:
-    return tuple((_compile(one), find_required_literals(one)) for one in patterns)
+def _build_pattern_index(kinds: tuple[ErrorKind, ...]) -> _PatternIndex:
+    patterns, others = [], []
+    by_literal: dict[str, list[int]] = {}
+    pairs = ((one, text) for one in kinds for text in one.patterns)
+    for number, (kind, text) in enumerate(pairs):
+        patterns.append((kind, _compile(text)))
+        literals = find_required_literals(text)
+        if literals is None:
+            others.append(number)
+        for literal in literals or ():
+            by_literal.setdefault(literal, []).append(number)
+    found = {literal: tuple(numbers) for literal, numbers in by_literal.items()}
+    return _PatternIndex(tuple(patterns), found, tuple(others))
 
 
 def demangle(symbol: str) -> str:
