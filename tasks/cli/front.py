@@ -27,6 +27,7 @@ from tasks.core.text_formatting import find_nearest_word
 from tasks.settings.layers_io import list_profiles, load_settings, read_default_profile
 from tasks.system import invocation, screen
 from tasks.system.find_project import find_project
+from tasks.system.stdio import compute_exit_code
 from torchyard import doit_commands
 
 _USAGE_EXIT_CODE = 3  # as for wrong settings
@@ -38,6 +39,7 @@ _COMMANDS = {
 }
 _ALWAYS = click.Option(["-a", "--always"], is_flag=True, help="run every stage again")
 _SHELLS = ("bash", "zsh", "fish")
+_PATH_VALUES = {"FILE", "FOLDER", "PATH", "PLACE", "PYTHON"}  # the shell completes file names
 
 
 @dataclass
@@ -234,6 +236,7 @@ def _create_command(name: str, doc: str, parameters: Sequence[click.Parameter]) 
         return _run_doit(ctx, profile, [name, *flags, *values, *arguments])
 
     parameters = (*parameters, _create_profile_option())
+    doc = invocation.format_for_torchyard(doc)
     return _Command(name, callback=run, params=list(parameters), help=doc, short_help=doc)
 
 
@@ -245,7 +248,8 @@ def _create_page_command(page: help_pages.CommandPage) -> click.Command:
             metavar=one.value or None,
             is_flag=not one.value,
             default="" if one.value else False,
-            help=one.meaning,
+            help=invocation.format_for_torchyard(one.meaning),
+            type=click.Path() if one.value in _PATH_VALUES else None,
         )
         for one in page.options
     ]
@@ -264,6 +268,11 @@ def _create_stage_command(name: str) -> click.Command:
 
     @click.pass_context
     def run(ctx: click.Context, /, always: bool, profile: str, words: Sequence[str] = ()) -> int:
+        for word in words:
+            if word.startswith("profile="):
+                name_given = word.partition("=")[2]
+                message = f'"{word}" is how doit chooses a profile: write --profile {name_given}'
+                raise click.UsageError(message)
         selected = words or [name]
         return _run_doit(ctx, profile, ["run", *(["-a"] if always else []), *selected])
 
@@ -284,6 +293,13 @@ def _run_doit(ctx: click.Context, profile: str, words: list[str]) -> int:
     return int(_Doit(namespace, name).run(words) or 0)
 
 
+def _complete_commands(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    names = _GROUP.list_commands(ctx)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 @click.pass_context
 def _show_help(ctx: click.Context, /, name: str) -> int:
     root = ctx.find_root()
@@ -297,7 +313,9 @@ def _show_help(ctx: click.Context, /, name: str) -> int:
 _HELP = click.Command(
     "help",
     callback=_show_help,
-    params=[click.Argument(["name"], default="", metavar="[COMMAND]")],
+    params=[
+        click.Argument(["name"], default="", metavar="[COMMAND]", shell_complete=_complete_commands)
+    ],
     help="show this overview; help COMMAND explains one command",
 )
 
@@ -330,7 +348,13 @@ _GROUP = _Group(
     "torchyard",
     callback=_read_globals,
     params=[
-        click.Option(["-C", "folder"], metavar="DIR", default="", help="run in the folder DIR"),
+        click.Option(
+            ["-C", "folder"],
+            metavar="DIR",
+            default="",
+            help="run in the folder DIR",
+            type=click.Path(file_okay=False),
+        ),
         _create_profile_option(),
     ],
     help="Build a PyTorch for your GPU, and the CUDA extensions of your project.",
@@ -349,7 +373,7 @@ def run_command_line(argv: Sequence[str], code: Path) -> int:
     try:
         result = _GROUP.main(words, "torchyard", standalone_mode=False, obj=_Globals(code))
     except click.exceptions.Exit as end:
-        return end.exit_code
+        return compute_exit_code(end.exit_code) or 0
     except click.Abort:
         return 130
     except click.UsageError as error:
@@ -363,4 +387,9 @@ def run_command_line(argv: Sequence[str], code: Path) -> int:
         text = screen.format_for_stderr(str(error), len("ERROR: "))
         click.echo(f"ERROR: {text}", err=True)
         return _USAGE_EXIT_CODE
-    return result if isinstance(result, int) else 0
+    except OSError as error:
+        screen.configure_stream(sys.stderr)
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(f"ERROR: {place}{error.strerror or error}", err=True)
+        return 1
+    return compute_exit_code(result if isinstance(result, int) else 0) or 0

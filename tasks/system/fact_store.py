@@ -4,6 +4,7 @@ The file is build/.facts.json of the checkout. It has the facts of each index, a
 toolkits and torches that are installed.
 """
 
+import contextlib
 from datetime import datetime
 from pathlib import Path
 
@@ -52,8 +53,8 @@ def read_store(outputs: Path) -> FactStore:
 def write_store(outputs: Path, store: FactStore) -> None:
     """Replace the stored facts."""
     path = outputs / FACT_STORE_PATH
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_atomic(path, msgspec.json.encode(store))
+    with contextlib.suppress(OSError):  # a read-only project: the facts are read again next time
+        files.write_atomic(path, msgspec.json.encode(store))
 
 
 def record_release(outputs: Path, profile: str, release: str) -> None:
