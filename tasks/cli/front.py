@@ -24,7 +24,12 @@ from tasks.cli.startup import finish_loading
 from tasks.core.errors import TorchyardError
 from tasks.core.project import Project
 from tasks.core.text_formatting import find_nearest_word
-from tasks.settings.layers_io import list_profiles, load_settings, read_default_profile
+from tasks.settings.layers_io import (
+    PROJECT_PROFILE,
+    list_profiles,
+    load_settings,
+    read_default_profile,
+)
 from tasks.system import invocation, screen
 from tasks.system.find_project import find_project
 from tasks.system.stdio import compute_exit_code
@@ -140,8 +145,7 @@ class _Command(click.Command):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the page and the options."""
-        with suppress(TorchyardError):  # help works with a broken torchyard.yaml, too
-            _use_project(ctx)
+        _use_project(ctx)
         self.format_usage(ctx, formatter)
         columns, profile = screen.read_terminal_width(), invocation.read_default_profile()
         lines = help_text.render_page(self.name or "", "", columns, profile)
@@ -187,8 +191,7 @@ class _Group(click.Group):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the overview: what to type, all commands, and the options before a command."""
-        with suppress(TorchyardError):  # help works with a broken torchyard.yaml, too
-            _use_project(ctx)
+        _use_project(ctx)
         self.format_usage(ctx, formatter)
         columns, profile = screen.read_terminal_width(), invocation.read_default_profile()
         overview = "\n".join(help_text.render_overview(columns, profile))
@@ -215,8 +218,9 @@ def _explain_unknown_command(ctx: click.Context, word: str) -> str:
 
 def _use_project(ctx: click.Context) -> Project:
     """Return the project of the current folder; write all messages for it."""
-    project = _find_project(ctx)
-    default_profile = read_default_profile(project)
+    project, default_profile = _find_project(ctx), PROJECT_PROFILE
+    with suppress(TorchyardError):  # the error is reported when the settings are loaded
+        default_profile = read_default_profile(project)
     invocation.set_invocation(project, default_profile, str(Path.cwd()))
     return project
 

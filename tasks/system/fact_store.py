@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 
 from tasks.core.errors import KnowledgeError, redact_secrets
 from tasks.core.model import Host, InstalledToolkit, InstalledTorch
+from tasks.core.project import OUTPUT_FOLDER
 from tasks.knowledge import Knowledge
 from tasks.knowledge.mirrors import apply_index_mirror, collect_mirror_replacements
 from tasks.knowledge.read_facts import ReadFacts, Row
@@ -52,6 +53,8 @@ def read_store(outputs: Path) -> FactStore:
 
 def write_store(outputs: Path, store: FactStore) -> None:
     """Replace the stored facts."""
+    if outputs.name == OUTPUT_FOLDER and not outputs.is_dir():
+        return  # only a build creates the folder of a project
     path = outputs / FACT_STORE_PATH
     with contextlib.suppress(OSError):  # a read-only project: the facts are read again next time
         files.write_atomic(path, msgspec.json.encode(store))

@@ -10,6 +10,7 @@ from tasks.core.errors import SettingsError
 from tasks.core.project import OUTPUT_FOLDER, PROJECT_FILE, USER_SETTINGS_NAME, Project
 
 CACHE_VARIABLE, CONFIG_VARIABLE = "TORCHYARD_CACHE_DIR", "TORCHYARD_CONFIG_DIR"
+_PROJECT_MARKS = (OUTPUT_FOLDER, ".git")
 _CHECKOUT_FILES = ("dodo.py", "tasks/cli/session.py")
 
 
@@ -17,9 +18,9 @@ def find_project(folder: Path, code: Path, environ: Mapping[str, str] = os.envir
     """Return the project that `folder` belongs to.
 
     It is the nearest folder with a torchyard.yaml, else the nearest git work tree or folder with a
-    `.torchyard`, else `folder` itself. `code` is the folder of the running torchyard: if it is a
-    checkout that contains `folder`, the checkout is the project. Raises `SettingsError` if there is
-    no such folder.
+    `.torchyard` below the home folder, else `folder` itself. `code` is the folder of the running
+    torchyard: if it is a checkout that contains `folder`, the checkout is the project. Raises
+    `SettingsError` if there is no such folder.
     """
     if not folder.is_dir():
         hint = "write the path of an existing folder after -C"
@@ -31,8 +32,17 @@ def find_project(folder: Path, code: Path, environ: Mapping[str, str] = os.envir
         return _create_project(root, code, environ)
     if code in folders and is_checkout(code):
         return open_checkout(code, environ)
-    marked = (one for one in folders if (one / OUTPUT_FOLDER).is_dir() or (one / ".git").exists())
+    # The home folder can have both for other reasons: it is not the project of all its folders
+    below_home = [one for one in folders if one == here or not _is_home_or_above(one)]
+    marked = (one for one in below_home if any((one / name).exists() for name in _PROJECT_MARKS))
     return _create_project(next(marked, here), code, environ)
+
+
+def _is_home_or_above(folder: Path) -> bool:
+    try:
+        return Path.home().is_relative_to(folder)
+    except RuntimeError:  # a user without a home folder
+        return False
 
 
 def _create_project(root: Path, code: Path, environ: Mapping[str, str]) -> Project:

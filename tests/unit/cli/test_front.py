@@ -97,8 +97,10 @@ def test_help_is_that_of_the_pages(capfd: pytest.CaptureFixture[str]) -> None:
 def test_help_works_with_a_broken_file(in_project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (in_project / "torchyard.yaml").write_text("a: [", encoding="utf-8")
     assert run("build", "--help") == 0
-    assert run("build") == 3
-    assert "torchyard.yaml:2: not valid YAML" in capfd.readouterr().err
+    for argv in (["build"], ["build", "--profile", "cpu"]):
+        assert run(*argv) == 3
+        assert "torchyard.yaml:2: not valid YAML" in capfd.readouterr().err
+    assert run("history") == 0  # works with broken settings
 
 
 def test_a_checkout_is_its_own_project(

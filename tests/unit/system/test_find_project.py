@@ -116,3 +116,17 @@ def test_paths_of_a_project(tmp_path: Path) -> None:
     assert project.identify_location(smoke) == "{torchyard}/templates/smoke"
     assert checkout.identify_location(smoke) == smoke
     assert project.identify_location("https://h/a") == "https://h/a"
+
+
+def test_home_folder_is_not_the_project_of_its_folders(
+    code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, folder = tmp_path / "home", tmp_path / "home" / "work" / "a"
+    folder.mkdir(parents=True)
+    for mark in (".git", ".torchyard"):
+        (home / mark).mkdir()
+    monkeypatch.setattr(Path, "home", lambda: home)
+    assert find_project(folder, code, {}).root == folder
+    assert find_project(home, code, {}).root == home
+    (folder.parent / ".git").mkdir()
+    assert find_project(folder, code, {}).root == folder.parent
