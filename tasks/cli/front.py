@@ -140,6 +140,9 @@ class _Doit(DoitMain):  # type: ignore[misc]
         return list(cmd_args)
 
 
+_HELP_NAMES: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+
+
 class _Command(click.Command):
     """A command whose help page is that of `torchyard help NAME`."""
 
@@ -212,8 +215,8 @@ def _explain_unknown_command(ctx: click.Context, word: str) -> str:
             command = f"torchyard build --profile {word}"
             return f'"{word}" is a profile, not a command. To build it: {command}'
     nearest = find_nearest_word(word, names)
-    suggestion = f"; did you mean {nearest}?" if nearest else ""
-    return f'there is no command "{word}"{suggestion}. List the commands: torchyard --help'
+    suggestion = f"; did you mean {nearest}?" if nearest else "."
+    return f'there is no command "{word}"{suggestion} List the commands: torchyard --help'
 
 
 def _use_project(ctx: click.Context) -> Project:
@@ -350,6 +353,7 @@ def _read_globals(ctx: click.Context, /, folder: str, profile: str) -> None:
 
 _GROUP = _Group(
     "torchyard",
+    context_settings=_HELP_NAMES,
     callback=_read_globals,
     params=[
         click.Option(

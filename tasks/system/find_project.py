@@ -68,7 +68,7 @@ def find_cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
     Returns None for a user without a home folder.
     """
     if folder := environ.get(CACHE_VARIABLE):
-        return Path(folder).absolute()
+        return Path(folder).expanduser().absolute()
     import platformdirs  # noqa: PLC0415 - not needed if the variable is set
 
     try:
@@ -84,7 +84,7 @@ def find_user_settings(environ: Mapping[str, str] = os.environ) -> Path | None:
     Returns None for a user without a home folder.
     """
     if folder := environ.get(CONFIG_VARIABLE):
-        return Path(folder).absolute() / USER_SETTINGS_NAME
+        return Path(folder).expanduser().absolute() / USER_SETTINGS_NAME
     import platformdirs  # noqa: PLC0415 - not needed if the variable is set
 
     try:

@@ -14,6 +14,7 @@ from tasks.cli import front, help_pages
 from tasks.core.project import Project
 from tasks.system import invocation
 from tests.support.checkout import ROOT
+from torchyard import doit_commands
 
 SETTINGS = """\
 target: {gpus: ["12.0"]}
@@ -25,6 +26,7 @@ profiles: {debug: {build: {type: Debug}}}
 @pytest.fixture(autouse=True)
 def in_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in a subfolder of a project, whose torchyard.yaml is above."""
+    monkeypatch.setattr(doit_commands, "_by_torchyard", [False])
     (tmp_path / "torchyard.yaml").write_text(SETTINGS, encoding="utf-8")
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
