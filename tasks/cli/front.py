@@ -278,7 +278,7 @@ def _create_stage_command(name: str) -> click.Command:
         for word in words:
             if word.startswith("profile="):
                 name_given = word.partition("=")[2]
-                message = f'"{word}" is how doit chooses a profile: write --profile {name_given}'
+                message = f'"{word}" is an argument of doit: write --profile {name_given} here'
                 raise click.UsageError(message)
         selected = words or [name]
         return _run_doit(ctx, profile, ["run", *(["-a"] if always else []), *selected])
