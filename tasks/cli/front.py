@@ -24,9 +24,15 @@ from tasks.cli.startup import finish_loading
 from tasks.core.errors import TorchyardError
 from tasks.core.project import Project
 from tasks.core.text_formatting import find_nearest_word
-from tasks.settings.layers_io import list_profiles, load_settings, read_default_profile
+from tasks.settings.layers_io import (
+    PROJECT_PROFILE,
+    list_profiles,
+    load_settings,
+    read_default_profile,
+)
 from tasks.system import invocation, screen
 from tasks.system.find_project import find_project
+from tasks.system.stdio import compute_exit_code
 from torchyard import doit_commands
 
 _USAGE_EXIT_CODE = 3  # as for wrong settings
@@ -38,6 +44,7 @@ _COMMANDS = {
 }
 _ALWAYS = click.Option(["-a", "--always"], is_flag=True, help="run every stage again")
 _SHELLS = ("bash", "zsh", "fish")
+_PATH_VALUES = {"FILE", "FOLDER", "PATH", "PLACE", "PYTHON"}  # the shell completes file names
 
 
 @dataclass
@@ -133,13 +140,15 @@ class _Doit(DoitMain):  # type: ignore[misc]
         return list(cmd_args)
 
 
+_HELP_NAMES: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+
+
 class _Command(click.Command):
     """A command whose help page is that of `torchyard help NAME`."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the page and the options."""
-        with suppress(TorchyardError):  # help works with a broken torchyard.yaml, too
-            _use_project(ctx)
+        _use_project(ctx)
         self.format_usage(ctx, formatter)
         columns, profile = screen.read_terminal_width(), invocation.read_default_profile()
         lines = help_text.render_page(self.name or "", "", columns, profile)
@@ -185,8 +194,7 @@ class _Group(click.Group):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the overview: what to type, all commands, and the options before a command."""
-        with suppress(TorchyardError):  # help works with a broken torchyard.yaml, too
-            _use_project(ctx)
+        _use_project(ctx)
         self.format_usage(ctx, formatter)
         columns, profile = screen.read_terminal_width(), invocation.read_default_profile()
         overview = "\n".join(help_text.render_overview(columns, profile))
@@ -207,14 +215,15 @@ def _explain_unknown_command(ctx: click.Context, word: str) -> str:
             command = f"torchyard build --profile {word}"
             return f'"{word}" is a profile, not a command. To build it: {command}'
     nearest = find_nearest_word(word, names)
-    suggestion = f"; did you mean {nearest}?" if nearest else ""
-    return f'there is no command "{word}"{suggestion}. List the commands: torchyard --help'
+    suggestion = f"; did you mean {nearest}?" if nearest else "."
+    return f'there is no command "{word}"{suggestion} List the commands: torchyard --help'
 
 
 def _use_project(ctx: click.Context) -> Project:
     """Return the project of the current folder; write all messages for it."""
-    project = _find_project(ctx)
-    default_profile = read_default_profile(project)
+    project, default_profile = _find_project(ctx), PROJECT_PROFILE
+    with suppress(TorchyardError):  # the error is reported when the settings are loaded
+        default_profile = read_default_profile(project)
     invocation.set_invocation(project, default_profile, str(Path.cwd()))
     return project
 
@@ -234,6 +243,7 @@ def _create_command(name: str, doc: str, parameters: Sequence[click.Parameter]) 
         return _run_doit(ctx, profile, [name, *flags, *values, *arguments])
 
     parameters = (*parameters, _create_profile_option())
+    doc = invocation.format_for_torchyard(doc)
     return _Command(name, callback=run, params=list(parameters), help=doc, short_help=doc)
 
 
@@ -245,7 +255,8 @@ def _create_page_command(page: help_pages.CommandPage) -> click.Command:
             metavar=one.value or None,
             is_flag=not one.value,
             default="" if one.value else False,
-            help=one.meaning,
+            help=invocation.format_for_torchyard(one.meaning),
+            type=click.Path() if one.value in _PATH_VALUES else None,
         )
         for one in page.options
     ]
@@ -264,6 +275,11 @@ def _create_stage_command(name: str) -> click.Command:
 
     @click.pass_context
     def run(ctx: click.Context, /, always: bool, profile: str, words: Sequence[str] = ()) -> int:
+        for word in words:
+            if word.startswith("profile="):
+                name_given = word.partition("=")[2]
+                message = f'"{word}" is an argument of doit: write --profile {name_given} here'
+                raise click.UsageError(message)
         selected = words or [name]
         return _run_doit(ctx, profile, ["run", *(["-a"] if always else []), *selected])
 
@@ -284,6 +300,13 @@ def _run_doit(ctx: click.Context, profile: str, words: list[str]) -> int:
     return int(_Doit(namespace, name).run(words) or 0)
 
 
+def _complete_commands(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    names = _GROUP.list_commands(ctx)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 @click.pass_context
 def _show_help(ctx: click.Context, /, name: str) -> int:
     root = ctx.find_root()
@@ -297,7 +320,9 @@ def _show_help(ctx: click.Context, /, name: str) -> int:
 _HELP = click.Command(
     "help",
     callback=_show_help,
-    params=[click.Argument(["name"], default="", metavar="[COMMAND]")],
+    params=[
+        click.Argument(["name"], default="", metavar="[COMMAND]", shell_complete=_complete_commands)
+    ],
     help="show this overview; help COMMAND explains one command",
 )
 
@@ -328,9 +353,16 @@ def _read_globals(ctx: click.Context, /, folder: str, profile: str) -> None:
 
 _GROUP = _Group(
     "torchyard",
+    context_settings=_HELP_NAMES,
     callback=_read_globals,
     params=[
-        click.Option(["-C", "folder"], metavar="DIR", default="", help="run in the folder DIR"),
+        click.Option(
+            ["-C", "folder"],
+            metavar="DIR",
+            default="",
+            help="run in the folder DIR",
+            type=click.Path(file_okay=False),
+        ),
         _create_profile_option(),
     ],
     help="Build a PyTorch for your GPU, and the CUDA extensions of your project.",
@@ -349,7 +381,7 @@ def run_command_line(argv: Sequence[str], code: Path) -> int:
     try:
         result = _GROUP.main(words, "torchyard", standalone_mode=False, obj=_Globals(code))
     except click.exceptions.Exit as end:
-        return end.exit_code
+        return compute_exit_code(end.exit_code) or 0
     except click.Abort:
         return 130
     except click.UsageError as error:
@@ -363,4 +395,9 @@ def run_command_line(argv: Sequence[str], code: Path) -> int:
         text = screen.format_for_stderr(str(error), len("ERROR: "))
         click.echo(f"ERROR: {text}", err=True)
         return _USAGE_EXIT_CODE
-    return result if isinstance(result, int) else 0
+    except OSError as error:
+        screen.configure_stream(sys.stderr)
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(f"ERROR: {place}{error.strerror or error}", err=True)
+        return 1
+    return compute_exit_code(result if isinstance(result, int) else 0) or 0

@@ -72,10 +72,10 @@ COMMAND_PAGES = (
         "init",
         BEGIN,
         "answer four questions (GPU, strategy, extensions, location) to write your settings",
-        "Writes config/local.yaml, whose values override those of every profile. You do not need "
-        "it to build a profile as it is: doit build profile=rtx5090. In a project, it proposes the "
-        "CUDA extensions, the environment and the companion packages that it finds there. "
-        "Enter selects the default in brackets. An option replaces its question; without a "
+        "Writes config/local.yaml, whose values override those of a built-in profile. You do not "
+        "need it to build a profile as it is: doit build profile=rtx5090. In a project, it "
+        "proposes the CUDA extensions, the environment and the companion packages that it finds "
+        "there. Enter selects the default in brackets. An option replaces its question; without a "
         "terminal, no question is asked. The answers are checked before the file is written. "
         "Only --force replaces an existing file, and keeps a backup beside it.",
         'doit init --card "RTX 5090" --extensions 3dgs --into ~/miniconda3/envs/gs/bin/python',
@@ -111,8 +111,8 @@ COMMAND_PAGES = (
         "settings",
         LOOK,
         "show every value, and the file and line that set it",
-        "Later sources override earlier ones: default.yaml, the profile, config/local.yaml, "
-        "TORCHYARD__SECTION__KEY. Works with a broken profile.",
+        "Later sources override earlier ones: default.yaml, a built-in profile, your settings for "
+        "all projects, config/local.yaml, TORCHYARD__SECTION__KEY. Works with a broken profile.",
         "doit settings",
         _JSON_OPTION,
     ),

@@ -278,7 +278,7 @@ def _find_distribution_obstacle(
         return f"{_CCACHE_PREFIX} is already set to {env[_CCACHE_PREFIX]}; unset this variable"
     if cache_kind == "ccache" and shlex.quote(settings.script) != settings.script:
         path = settings.script
-        return f"ccache cannot call {path}; move the checkout to a path without special characters"
+        return f"ccache cannot call {path}; move the project to a path without special characters"
     if cache_kind or launcher == settings.script:
         return ""
     return (

@@ -142,7 +142,7 @@ class Layout:
     @property
     def jobserver(self) -> PurePath:
         """Return the folder of the jobserver, which all builds of the user share."""
-        return self.project.cache / ".jobs"
+        return self.project.jobserver
 
     def compute_manifest_path(self, name: str) -> PurePath:
         """Return the path of a manifest; for `extensions:smoke`, `extensions/smoke.json`."""

@@ -14,6 +14,7 @@ PROJECT_FILE, PROJECT_LOCAL_FILE = "torchyard.yaml", "torchyard.local.yaml"
 CHECKOUT_LOCAL_FILE = "config/local.yaml"
 OUTPUT_FOLDER = ".torchyard"
 LOCK_NAME = "torchyard.lock"
+USER_SETTINGS_NAME = "config.yaml"
 # At the start of a path in the settings: the folder with the built-in config and templates
 BUILT_IN_PREFIX = "{torchyard}/"
 
@@ -25,6 +26,7 @@ class Project:
     Relative paths in the settings start at `root`. `code` has the built-in `config` and
     `templates`. `outputs` has everything that is built. `cache` is shared by all projects of the
     user. `user_settings` is the file with the user's settings for all projects, if there is one.
+    `machine` is the name of this machine: others may use the same cache over a network.
     """
 
     root: PurePath
@@ -32,6 +34,7 @@ class Project:
     outputs: PurePath
     cache: PurePath
     user_settings: PurePath | None = None
+    machine: str = ""
 
     @classmethod
     def of_checkout(
@@ -55,6 +58,11 @@ class Project:
     def is_checkout(self) -> bool:
         """Return True if this is a checkout of torchyard."""
         return self.root == self.outputs
+
+    @property
+    def jobserver(self) -> PurePath:
+        """Return the folder of the jobserver, which all builds of the user on a machine share."""
+        return self.cache / ".jobs" / self.machine
 
     @property
     def config(self) -> PurePath:

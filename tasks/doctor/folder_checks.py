@@ -90,7 +90,7 @@ def _check_disk(s: HostFacts, disk: Disk, disk_usage: DiskUsage) -> CheckResult:
         "install.into": "set install.into to an environment on a larger disk",
         "caches": "set UV_CACHE_DIR to a folder on a larger disk",
     }
-    hint = f"free disk space, or {alternatives.get(place, 'move the checkout to a larger disk')}"
+    hint = f"free disk space, or {alternatives.get(place, 'move the project to a larger disk')}"
     if place not in _MAYBE_PRESENT and disk.free_mib < minimum:
         message += f"; it needs at least {format_size(minimum)}"
         return report_problem("disk", message, hint, disk.main_place)
@@ -105,31 +105,31 @@ def _check_filesystem(s: HostFacts, disks: tuple[Disk, ...]) -> CheckResult:
     build = next((disk for disk in disks if disk.main_place == "build"), None)
     if build is None or not build.kind:
         return report_unchecked("filesystem", "the type of the build's filesystem is not known")
-    message, hint = f"{build.path} is on {build.kind}", "move the checkout to a local disk"
+    message, hint = f"{build.path} is on {build.kind}", "move the project to a local disk"
     if build.kind in _MEMORY_FILESYSTEMS:
         message += ": the files of the build use memory that compilers need"
     elif build.kind in _NETWORK_FILESYSTEMS:
         message += ", which is slow and may not support locks"
     elif s.wsl and build.kind in _WSL_FILESYSTEMS:
         message += ", a disk of Windows, which is many times slower in WSL"
-        command = "git clone <this checkout> ~/torchyard"
-        hint = check_result.format_command(command, "clone the checkout to WSL's own disk:")
+        command = "git clone <this folder> ~/project"
+        hint = check_result.format_command(command, "clone the project to WSL's own disk:")
     else:
         return report_ok("filesystem", f"the build folder is on {build.kind}")
     return report_warning("filesystem", message, hint)
 
 
 def _check_paths(s: HostFacts, profile: Profile | None) -> Results:
-    """Check that the paths of Python and the checkout have no spaces and, on Windows, are ASCII."""
+    """Check that the paths of Python and the project have no spaces and, on Windows, are ASCII."""
     windows = s.host.system == "windows"
     has_problem = False
-    for what, path in (("the checkout", str(s.root)), ("Python", s.host.python.path)):
-        has_space = " " in path and (windows or what == "the checkout")
+    for what, path in (("the project", str(s.root)), ("Python", s.host.python.path)):
+        has_space = " " in path and (windows or what == "the project")
         if not has_space and not (windows and not path.isascii()):
             continue
         has_problem, report = True, report_warning
         message = f"{what} is at {path}: a space in the path "
-        hint = "move the checkout to a path without spaces"
+        hint = "move the project to a path without spaces"
         if not has_space:
             message = f"{what} is at {path}: compilers can misread letters outside of ASCII"
             hint = "move it to an ASCII path such as C:\\src"
@@ -141,10 +141,9 @@ def _check_paths(s: HostFacts, profile: Profile | None) -> Results:
             hint += "C:\\Python312\\python.exe"
         else:
             message += "can break build scripts"
-            message += "" if windows else " and prevents memory from limiting the jobs"
         yield report("paths", message, hint)
     if not has_problem:
-        yield report_ok("paths", "the paths of Python and the checkout have no spaces")
+        yield report_ok("paths", "the paths of Python and the project have no spaces")
 
 
 def _check_long_paths(s: HostFacts, profile: Profile | None) -> CheckResult:
@@ -197,7 +196,7 @@ def check_write_access(s: HostFacts, profile: Profile | None, knowledge: Knowled
     if s.exposed is None:
         yield report_unchecked("trust", "permissions are not inspected on this system")
     elif not s.exposed:
-        places = "the checkout, its builds, or programs on PATH"
+        places = "the project, its builds, or programs on PATH"
         yield report_ok("trust", f"no other user has write permission for {places}")
     for unsafe in s.exposed or ():
         if unsafe.kind == "relative":

@@ -44,23 +44,24 @@ def resolve_fixed_jobs(
     """
     program = deps.ninja if ninja == deps.ninja.path else toolchain.find_program(ninja)
     served = any(cache_program_io.parse_cache_kind(one) == "sccache" for one in launchers)
-    # MAKEFLAGS is split at spaces, so that the path of the pipe must not contain a space
-    is_usable = os.name == "nt" or (" " not in str(folder) and _is_writable(folder))
-    fits = is_usable and not served
+    fits = (os.name == "nt" or _can_have_jobserver(folder)) and not served
     obeys = fits and program is not None and jobserver_io.is_supported_ninja(program.version)
     return None if obeys else compute_safe_jobs(limit)
 
 
 @cache
-def _is_writable(folder: PurePath) -> bool:
-    """Return True if the user can write to the jobserver's folder; otherwise print a warning."""
+def _can_have_jobserver(folder: PurePath) -> bool:
+    """Return True if the jobserver can use the folder; otherwise print a warning."""
     nearest = files.find_existing_ancestor(folder)
     is_writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
-    if is_writable and all(os.access(one, os.R_OK | os.W_OK) for one in Path(folder).rglob("*")):
+    problem = "cannot be written"
+    if " " in str(folder):  # MAKEFLAGS is split at spaces
+        problem = "has a space in its path"
+    elif is_writable and all(os.access(it, os.R_OK | os.W_OK) for it in Path(folder).rglob("*")):
         return True
     print_warning(
-        f"builds cannot share their jobs, because {folder} cannot be written: each uses a fixed "
-        "number of jobs. To use another folder, set TORCHYARD_CACHE_DIR"
+        f"builds cannot share their jobs, because {folder} {problem}: each uses a fixed number of "
+        "jobs. To use another folder, set TORCHYARD_CACHE_DIR"
     )
     return False
 

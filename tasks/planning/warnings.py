@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from tasks.core.model import Host
+from tasks.core.project import PROJECT_LOCAL_FILE, USER_SETTINGS_NAME
 from tasks.core.resolution import Resolution
 from tasks.knowledge import Knowledge, gpus
 from tasks.knowledge.known_problems import find_known_bad
@@ -131,5 +132,7 @@ def _find_origin(loaded: LoadedSettings, key: str) -> str:
     if getattr(values, name) == dict(list_fields(type(values)))[name]:
         return ""
     origins = (o for k, o in loaded.origin.items() if f"{k}.".startswith(f"{key}."))
-    preset = (DEFAULTS_PREFIX, *LOCAL_PREFIXES)
-    return next((origin for origin in origins if not origin.startswith(preset)), "")
+    preset = (DEFAULTS_PREFIX, *LOCAL_PREFIXES, f"{PROJECT_LOCAL_FILE}:")
+    user_file = re.compile(rf"\b{re.escape(USER_SETTINGS_NAME)}:\d+$")
+    own = (one for one in origins if not one.startswith(preset) and not user_file.search(one))
+    return next(own, "")

@@ -5,6 +5,7 @@ default.yaml, the built-in profile, the user's settings for all projects, the pr
 a matrix. In a checkout of torchyard, config/local.yaml is the only file of the project.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from tasks.settings import yaml_tree
 from tasks.settings.loaded_settings import LoadedSettings
 from tasks.settings.schema import Settings, parse_settings
 from tasks.settings.setting_errors import ENV_PREFIX, explain_invalid_settings
+from tasks.settings.values import NAME_PATTERN, PATTERN_HINTS
 from tasks.settings.yaml_tree import Leaf, Tree, format_location, merge_tree, parse_yaml_tree
 
 _PROFILES_KEY, _PROFILE_KEY = "profiles", "profile"  # in torchyard.yaml, beside the settings
@@ -127,7 +129,7 @@ def _read_layers(project: Project, profile: str, local: str | None) -> Iterator[
     is_built_in = profile in _list_built_in_profiles(project)  # a name, never a path
     if is_built_in:
         yield _read_built_in(project, f"profiles/{profile}.yaml")
-    if project.user_settings and Path(project.user_settings).is_file():
+    if project.user_settings and is_accessible_file(Path(project.user_settings)):
         yield read_yaml_tree(Path(project.user_settings), str(project.user_settings))
     has_variant = profile == PROJECT_PROFILE and (local is not None or has_project_file(project))
     for tree in _read_project_trees(project, local):
@@ -164,6 +166,16 @@ def _read_project_trees(project: Project, local: str | None) -> Iterator[Tree]:
 
 def _select_variants(tree: Tree) -> dict[str, Tree]:
     """Return the variants below `profiles:`. A variant may be empty."""
+    variants = _parse_variants(tree)
+    for name, variant in variants.items():
+        if not re.fullmatch(NAME_PATTERN.strip("^"), name):
+            location = next(iter(yaml_tree.split_tree(variant)[1].values()), PROJECT_FILE)
+            message = f'"{name}" is not the name of a profile: it names a folder, too'
+            raise SettingsError(message, location=location, hint=PATTERN_HINTS[NAME_PATTERN])
+    return variants
+
+
+def _parse_variants(tree: Tree) -> dict[str, Tree]:
     match tree.get(_PROFILES_KEY):
         case None | Leaf(value=None) | Leaf(value={}):
             return {}
@@ -191,7 +203,7 @@ def _build_unknown_profile_error(project: Project, profile: str) -> SettingsErro
     hint = f"{everywhere}choose one of: {', '.join(profiles)}"
     location = "config/profiles" if project.is_checkout else PROJECT_FILE
     if not project.is_checkout and not has_project_file(project):
-        hint = f"{hint}; or create {PROJECT_FILE} here: doit init"
+        hint = f"{hint}; or write a {PROJECT_FILE} with this profile: docs/projects.md"
         location = str(project.root)
     return SettingsError(message, location=location, hint=hint)
 
@@ -227,15 +239,27 @@ def _build_environment_tree(environ: Mapping[str, str]) -> Tree:
     return tree
 
 
+def is_accessible_file(path: Path) -> bool:
+    """Return True for a file that can be found; False for one in a folder of another user."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def read_yaml_tree(path: Path, name: str) -> Tree:
     """Return the tree of settings in a YAML file. `name` is the name of the file in messages."""
     return parse_yaml_tree(read_yaml_text(path, name), name)
 
 
 def read_yaml_text(path: Path, name: str) -> str:
-    """Return the text of a file. Raises `SettingsError` if the file is not UTF-8."""
+    """Return the text of a file. Raises `SettingsError` if it is not UTF-8 or not readable."""
     try:
         return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        message = f"the file cannot be read: {error.strerror or error}"
+        hint = "allow yourself to read it, or move it away"
+        raise SettingsError(message, location=name, hint=hint) from error
     except UnicodeDecodeError as error:
         message, hint = f"the file is not UTF-8: {error.reason}", "save the file as UTF-8"
         location = format_location(name, error.object.count(b"\n", 0, error.start))

@@ -4,6 +4,7 @@ The file is build/.facts.json of the checkout. It has the facts of each index, a
 toolkits and torches that are installed.
 """
 
+import contextlib
 from datetime import datetime
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from msgspec import Struct, structs
 
 from tasks.core.errors import KnowledgeError, redact_secrets
 from tasks.core.model import Host, InstalledToolkit, InstalledTorch
+from tasks.core.project import OUTPUT_FOLDER
 from tasks.knowledge import Knowledge
 from tasks.knowledge.mirrors import apply_index_mirror, collect_mirror_replacements
 from tasks.knowledge.read_facts import ReadFacts, Row
@@ -51,9 +53,11 @@ def read_store(outputs: Path) -> FactStore:
 
 def write_store(outputs: Path, store: FactStore) -> None:
     """Replace the stored facts."""
+    if outputs.name == OUTPUT_FOLDER and not outputs.is_dir():
+        return  # only a build creates the folder of a project
     path = outputs / FACT_STORE_PATH
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_atomic(path, msgspec.json.encode(store))
+    with contextlib.suppress(OSError):  # a read-only project: the facts are read again next time
+        files.write_atomic(path, msgspec.json.encode(store))
 
 
 def record_release(outputs: Path, profile: str, release: str) -> None:

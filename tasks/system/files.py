@@ -23,7 +23,7 @@ from tasks.system import process_group
 from tasks.system.output import print_warning
 
 _JUNCTION = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT
-_SPACE_HINT = "free some disk space, or put the checkout on a larger disk"
+_SPACE_HINT = "free some disk space, or put the project on a larger disk"
 
 
 def remove_tree(target: Path, last: str) -> None:

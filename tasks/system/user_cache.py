@@ -177,7 +177,8 @@ def link_or_copy(source: Path, target: Path) -> None:
 def list_entries(store: Path) -> list[CacheEntry]:
     """Return the entries of a store, also incomplete ones, sorted by name."""
     entries = []
-    for folder in sorted(store.iterdir()) if store.is_dir() else ():
+    is_own = store.is_dir() and files.is_owned(store)  # TORCHYARD_CACHE_DIR can name any folder
+    for folder in sorted(store.iterdir()) if is_own else ():
         with contextlib.suppress(OSError):  # another run removed it
             if folder.is_dir() and not folder.is_symlink():
                 record = manifests.find_manifest(folder / _RECORD_NAME, EntryRecord)

@@ -19,9 +19,9 @@ import pytest
 
 from tasks.core.build_activity import BuildSnapshot, GovernorDecision
 from tasks.core.model import Layout
-from tasks.core.project import Project
 from tasks.jobs import jobserver_io
 from tasks.jobs.posix_tokens_io import TokenPipe
+from tasks.system.find_project import open_checkout
 from tests.integration.conftest import commit, git, source_profile
 from tests.support.rows import long_but
 from tests.support.sleepers import stopped, wait_for
@@ -93,7 +93,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     yard = Yard(folder / "checkout")
     yard.profile(**source_profile(tree), build={"env": {"CC": str(compiler)}})
     yard.must("compile")
-    pool = Path(Layout(Project.of_checkout(yard.folder), "trial", folder).jobserver)
+    pool = Path(
+        Layout(
+            open_checkout(yard.folder, {"TORCHYARD_CACHE_DIR": str(yard.folder / "build")}),
+            "trial",
+            folder,
+        ).jobserver
+    )
     env = {"PYTHONPATH": str(folder / "cores")}
     return Site(yard, tree, slow, pool, env, count(2), [])
 

@@ -623,12 +623,13 @@ RUN = """
 import sys
 from pathlib import Path
 from tasks.cli.commands import restore
+from tasks.core.project import Project
 from tasks.lock.opened_profile_io import SelectedProfile
 from tests.support.installyard import InstallYard
 from tests.support.smallwheels import Theirs
 root, person, what = sys.argv[1:]
 yard = InstallYard(Path(root), Theirs(Path(person)))
-profile = SelectedProfile(yard.root, "p", None)
+profile = SelectedProfile(Project.of_checkout(yard.root), "p", None)
 yard.install() if what == "install" else restore.run(profile, yes=True)
 """
 NEVER = 10**9

@@ -22,6 +22,7 @@ import types, zoneinfo
 import doit.doit_cmd, filelock, jinja2, packaging.version, psutil, pydantic, pynvml, rich.console
 import asyncio, logging.handlers, multiprocessing.shared_memory, rich.live, rich.progress, uv, yaml
 import elftools.elf.elffile, packaging.requirements, packaging.utils, packaging.tags, jinja2.loaders
+import click.shell_completion, platformdirs
 import concurrent.futures, http.client, shutil, socket, tarfile, tempfile, zipfile, urllib.request
 
 class Absent:

@@ -30,6 +30,7 @@ from tasks.system.files import write_user_file
 from tasks.system.jinja_templates import render_template
 from tasks.system.output import print_report, print_warning
 
+_GENERATED_MARK = " matrix --workflow "  # in the first lines of each template
 _TEMPLATES = {"github": "github.yml.j2", "slurm": "slurm.sh.j2", "docker": "Dockerfile.j2"}
 # What has only the files of the project, in messages
 _OTHER_MACHINES = {"github": "a GitHub runner", "docker": "an image"}
@@ -98,10 +99,11 @@ def write_workflow(project: Project, profile: str, kind: str, out: str) -> None:
     if not out:
         print_report(text.rstrip("\n"))
         return
+    _require_generated_file(Path(out))
     write_user_file(Path(out), text)
     print_report(f"wrote {out}: {_format_count(len(entries))}")
     if kind == "docker":
-        _write_docker_ignore(Path(out).parent / ".dockerignore")
+        _write_docker_ignore(Path(project.root, ".dockerignore"))  # of the build context
 
 
 def _format_count(builds: int) -> str:
@@ -157,12 +159,13 @@ def _is_path(text: str) -> bool:
 
 def _list_warnings(project: Project, loaded: LoadedSettings, machine: str) -> Iterator[str]:
     """Yield a warning for each kind of setting that the other machine has not, or not the same."""
-    files = [CHECKOUT_LOCAL_FILE if project.is_checkout else PROJECT_LOCAL_FILE]
-    files += [str(project.user_settings)] if project.user_settings else []
-    prefixes = (*(name.removesuffix(".yaml") for name in files), ENV_PREFIX)
+    name = CHECKOUT_LOCAL_FILE if project.is_checkout else PROJECT_LOCAL_FILE
+    files = (name, *([str(project.user_settings)] if project.user_settings else []))
+    prefixes = (*(one.removesuffix(".yaml") for one in files), ENV_PREFIX)
     if local := sorted(key for key, origin in loaded.origin.items() if origin.startswith(prefixes)):
         yield (
-            f"{machine} does not get the values of {', '.join(files)} and the environment: "
+            f"{machine} does not get the values of {name}, your settings for all projects and the "
+            "environment: "
             f"{', '.join(local)}; set them in the profile if they are needed there"
         )
     settings = loaded.settings
@@ -257,6 +260,15 @@ def _list_inputs(project: Project, settings: Settings) -> list[str]:
             hint = "rename it: use letters, digits and . _ @ + -"
             raise TorchyardError(message, location=path, hint=hint)
     return found
+
+
+def _require_generated_file(path: Path) -> None:
+    """Raise `TorchyardError` for an existing file that `torchyard matrix` did not write."""
+    if not path.is_file() or _GENERATED_MARK in path.read_text(encoding="utf-8", errors="replace"):
+        return
+    message = "this file exists, and torchyard did not write it; nothing was changed"
+    hint = "name another file after --out, or move this one away"
+    raise TorchyardError(message, location=str(path), hint=hint)
 
 
 def _write_docker_ignore(path: Path) -> None:

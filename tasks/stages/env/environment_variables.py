@@ -285,7 +285,7 @@ def create_environment(
             raise TorchyardError(
                 f'{name} cannot contain this folder, because "{separator}" separates its folders',
                 location=folder,
-                hint="move the checkout or the toolkit to a path without this character",
+                hint="move the project or the toolkit to a path without this character",
             )
     assigned = {name: value for name, value in values.items() if value or job.system != "windows"}
     unset = tuple(sorted({*leaks, *values} - assigned.keys() - prepend.keys()))

@@ -42,6 +42,8 @@ def run(job: SourceJob) -> tuple[SourceTree]:
     conflicts, and `FetchError` or `BadArtifactError` for a bad source.
     """
     files.create_owned_folder(job.state)
+    if job.kind == "git":
+        clones.remove_incomplete_repository(job.tree)
     local_changes.require_merged(job.tree, f"source.{job.kind}")
     old_tree = tree_changes_io.read_last_tree(job)
     if job.kind == "git":

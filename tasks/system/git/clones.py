@@ -208,6 +208,17 @@ def copy_reference_clone(dest: PurePath, url: str, others: Iterable[PurePath]) -
     return str(reference) if copy_repository(folder, reference) else ""
 
 
+def remove_incomplete_repository(tree: PurePath) -> None:
+    """Remove a folder of torchyard that has only the start of a repository, of a killed git."""
+    folder = Path(tree)
+    if not folder.is_dir() or [one.name for one in folder.iterdir()] != [".git"]:
+        return
+    try:
+        checkout_state.capture_git_output(tree, "rev-parse", "--git-dir")
+    except CommandFailedError:
+        files.remove_owned(tree)
+
+
 def copy_repository(dest: Path, reference: Path) -> bool:
     """Create the repository `dest` with the objects of another one; return False if this fails."""
     temporary = dest.with_name(f".{dest.name}.seed")

@@ -14,6 +14,7 @@ from tasks.cli import front, help_pages
 from tasks.core.project import Project
 from tasks.system import invocation
 from tests.support.checkout import ROOT
+from torchyard import doit_commands
 
 SETTINGS = """\
 target: {gpus: ["12.0"]}
@@ -25,6 +26,7 @@ profiles: {debug: {build: {type: Debug}}}
 @pytest.fixture(autouse=True)
 def in_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in a subfolder of a project, whose torchyard.yaml is above."""
+    monkeypatch.setattr(doit_commands, "_by_torchyard", [False])
     (tmp_path / "torchyard.yaml").write_text(SETTINGS, encoding="utf-8")
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
@@ -97,8 +99,10 @@ def test_help_is_that_of_the_pages(capfd: pytest.CaptureFixture[str]) -> None:
 def test_help_works_with_a_broken_file(in_project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (in_project / "torchyard.yaml").write_text("a: [", encoding="utf-8")
     assert run("build", "--help") == 0
-    assert run("build") == 3
-    assert "torchyard.yaml:2: not valid YAML" in capfd.readouterr().err
+    for argv in (["build"], ["build", "--profile", "cpu"]):
+        assert run(*argv) == 3
+        assert "torchyard.yaml:2: not valid YAML" in capfd.readouterr().err
+    assert run("history") == 0  # works with broken settings
 
 
 def test_a_checkout_is_its_own_project(

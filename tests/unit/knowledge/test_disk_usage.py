@@ -198,7 +198,7 @@ def test_disk_space_error_shows_required_and_available_space(tmp_path: Path) -> 
         files.require_disk_space(tmp_path / "not" / "yet", 10**12, "torch")
     message = str(error.value)
     assert "torch needs 976,562,500 GiB, but only " in message
-    assert message.endswith("→ free some disk space, or put the checkout on a larger disk")
+    assert message.endswith("→ free some disk space, or put the project on a larger disk")
 
 
 def test_every_stage_requires_the_same_minimum_disk_space(

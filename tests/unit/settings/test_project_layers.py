@@ -143,7 +143,7 @@ def test_user_settings_have_no_profiles(project: Project) -> None:
 
 def test_unknown_profile_is_refused_with_the_closest_and_all_names(project: Project) -> None:
     there_is = 'there is no profile "%s"%s\n  → %schoose one of: %s'
-    create = "; or create torchyard.yaml here: doit init"
+    create = "; or write a torchyard.yaml with this profile: docs/projects.md"
     assert read_error(project, "cpv") == f"{project.root}: " + there_is % (
         *("cpv", '; did you mean "cpu"?', "", f"cpu, rtx5090{create}"),
     )
@@ -153,3 +153,9 @@ def test_unknown_profile_is_refused_with_the_closest_and_all_names(project: Proj
         *("minee", '; did you mean "mine"?', "", "cpu, default, mine, rtx5090"),
     )
     assert 'no profile "../default"' in read_error(project, "../default")
+
+
+@pytest.mark.parametrize("name", ["..", "../x", "a/b", "a b", "é", "@", "-a"])
+def test_name_of_a_profile_that_is_no_folder_name_is_refused(project: Project, name: str) -> None:
+    write(project, f"profiles:\n  {name!r}: {{build: {{jobs: 1}}}}\n")
+    assert "is not the name of a profile" in read_error(project, "default")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from pathlib import Path
 
 import pytest
@@ -83,9 +85,25 @@ def test_variables_name_the_folders_of_the_user(
     cache, settings = tmp_path / "cache", tmp_path / "settings" / "config.yaml"
     for project in (find_project(tmp_path / "plain", code, own), open_checkout(code, own)):
         assert (project.cache, project.user_settings) == (cache, settings)
-        assert Layout(project, "p", tmp_path).jobserver == cache / ".jobs"
-    assert find_cache_folder({}).name == "torchyard"
-    assert find_user_settings({}).parts[-2:] == ("torchyard", "config.yaml")
+        assert Layout(project, "p", tmp_path).jobserver == cache / ".jobs" / platform.node()
+    found, file = find_cache_folder({}), find_user_settings({})
+    assert found is not None
+    assert file is not None
+    assert (found.name, file.parts[-2:]) == ("torchyard", ("torchyard", "config.yaml"))
+
+
+def test_user_without_a_home_folder_has_the_cache_in_the_project(
+    code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", refuse)
+    monkeypatch.setattr(os.path, "expanduser", lambda _: refuse())
+    (tmp_path / "plain").mkdir(exist_ok=True)
+    project = find_project(tmp_path / "plain", code, {})
+    assert project.cache == project.outputs / "cache"
+    assert project.user_settings is None
 
 
 def test_paths_of_a_project(tmp_path: Path) -> None:
@@ -98,3 +116,17 @@ def test_paths_of_a_project(tmp_path: Path) -> None:
     assert project.identify_location(smoke) == "{torchyard}/templates/smoke"
     assert checkout.identify_location(smoke) == smoke
     assert project.identify_location("https://h/a") == "https://h/a"
+
+
+def test_home_folder_is_not_the_project_of_its_folders(
+    code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, folder = tmp_path / "home", tmp_path / "home" / "work" / "a"
+    folder.mkdir(parents=True)
+    for mark in (".git", ".torchyard"):
+        (home / mark).mkdir()
+    monkeypatch.setattr(Path, "home", lambda: home)
+    assert find_project(folder, code, {}).root == folder
+    assert find_project(home, code, {}).root == home
+    (folder.parent / ".git").mkdir()
+    assert find_project(folder, code, {}).root == folder.parent

@@ -102,7 +102,10 @@ def test_no_matrix_value_is_part_of_a_command_line(checkout: Path, heard: Heard)
 def test_workflow_warns_about_files_missing_on_runner(checkout: Path, heard: Heard) -> None:
     (checkout / "config" / "local.yaml").write_text("matrix: {cuda: ['13.2']}\n", encoding="utf-8")
     written(checkout, "github")
-    assert "config/local.yaml and the environment: matrix.cuda" in heard.text
+    assert (
+        "config/local.yaml, your settings for all projects and the environment: matrix.cuda"
+        in heard.text
+    )
     heard.clear()
     written(checkout, "slurm")
     assert "config/local.yaml" not in heard.text

@@ -170,7 +170,7 @@ def test_build_gate_lists_problems_with_hints(yard: Path, monkeypatch: pytest.Mo
         "  compiler: no C++ compiler is installed",
         "    → sudo apt install build-essential",
         "  disk: 100 MiB free for the build (/home/me); it needs at least 6.2 GiB",
-        "    → free disk space, or move the checkout to a larger disk",
+        "    → free disk space, or move the project to a larger disk",
         "  → fix these problems, then check again: doit doctor",  # nothing works without a compiler
     ]
     assert expected == [GATE_CHECK_IDS]

@@ -270,7 +270,7 @@ def test_windows_flags_depend_on_toolkit_and_release() -> None:
 
 
 def test_folder_with_path_separator_is_refused() -> None:
-    with pytest.raises(TorchyardError, match=r"^/a:b/bin: .*PATH.*\n.*move the checkout"):
+    with pytest.raises(TorchyardError, match=r"^/a:b/bin: .*PATH.*\n.*move the project"):
         resolve_environments(job(), deps(scripts="/a:b/bin"))
 
 

@@ -445,3 +445,17 @@ def test_archive_of_other_release_is_reported_with_setting(
     given = dataclasses.replace(job(tmp_path, "tarball", packed(tree)), release=release)
     run(given)
     assert any('set torch.version: "2.9.0a0"' in line for line in heard) == warned
+
+
+@pytest.mark.parametrize("head", [None, ""])
+def test_start_of_a_repository_is_replaced(
+    tmp_path: Path, checkout: Path, head: str | None
+) -> None:
+    """SIGKILL during `git init` leaves a folder that git does not take for a repository."""
+    given = job(tmp_path, "git", checkout)
+    files.create_owned_folder(given.state)
+    git_folder = Path(given.tree, ".git")
+    (git_folder / "refs").mkdir(parents=True)
+    if head is not None:
+        (git_folder / "HEAD").write_text(head, encoding="utf-8")
+    assert run(given).commit
