@@ -93,7 +93,8 @@ _NOISE = re.compile(
     | ^\s*print\( | is\signored:
     | ^\s*(?:\w+/)*(?:conftest|_configtest|Check(?:Symbol|Function|Include)\w*)\.c\w*[:(]  # probes
     | CMakeFiles/CMake(?:Tmp|Scratch)/\S*src\.c\w*[:(]
-    | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\sError\(s\)
+    | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\sError\(s\) | ^W:\s
+    | \b[Ee]rror\s*[:=]\s*(?:none|None|[\d.]+(?:e-?\d+)?%?)\s*(?:$|,|\|)   # a metric
     | ^configure:\d+:\s | ^\s*\S+\s(?:PASSED|XFAIL|SKIPPED)\b | \.\.\.\s(?:ok|yes|no|none\sneeded)$
     | ^(?:\s*\[\d+/\d+\])?\s*(?:ccache\s|sccache\s)?["']?\S*
       (?:nvcc|gcc|g\+\+|c\+\+|cc|clang|clang\+\+|cl|link)(?:-\d+)?(?:\.exe)?["']?\s[-/@]\S*\s

@@ -96,27 +96,32 @@ class KindFinder:
                 continue
             if _has_nearby(kind, lines, index):
                 values = {key: value for key, value in match.groupdict().items() if value}
-                return self._explain(kind, index, values)
+                if explained := self._explain(kind, index, values):
+                    return explained
         return None
 
-    def _explain(self, kind: ErrorKind, at: int, values: dict[str, str]) -> KindMatch:
-        """Return the match with the texts of the table's row, where it has them."""
+    def _explain(self, kind: ErrorKind, at: int, values: dict[str, str]) -> KindMatch | None:
+        """Return the match with the texts of the table's row, where it has them.
+
+        Returns None if the line does not give a word that the cause needs.
+        """
         if symbol := values.get("symbol"):
             name = demangle(symbol)
             values["name"] = _shorten(name)
             if kind.key == "symbol":
                 values["symbol"] = name
-        cause, remedy = kind.cause, kind.remedy
+        causes, remedy = [kind.cause], kind.remedy
         if found := find_name(self.names.get(kind.table, ()), values.get(kind.key, "")):
             row, more = found
             values |= more
-            cause = row.cause or cause
+            causes.insert(0, row.cause or kind.cause)
             install = format_install_steps(row.packages, self.managers)
             remedy = (*([install] if install else []), *row.remedy) or remedy
         elif self.history and (known := self.history.explain_name(*_name_of_torch(kind, values))):
-            cause, remedy = known
+            causes, remedy = [known[0]], known[1]
+        cause = next((one for one in causes if can_fill(one, values)), "")
         steps = tuple(fill_text(step, values) for step in remedy if can_fill(step, values))
-        return KindMatch(kind, at, fill_text(cause, values), steps)
+        return KindMatch(kind, at, fill_text(cause, values), steps) if cause else None
 
 
 def _name_of_torch(kind: ErrorKind, values: Mapping[str, str]) -> tuple[NameKind, str]:
