@@ -93,15 +93,15 @@ _NOISE = re.compile(
     | ^\s*print\( | is\signored:
     | ^\s*(?:\w+/)*(?:conftest|_configtest|Check(?:Symbol|Function|Include)\w*)\.c\w*[:(]  # probes
     | CMakeFiles/CMake(?:Tmp|Scratch)/\S*src\.c\w*[:(]
-    | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\sError\(s\) | ^W:\s
-    | \b[Ee]rror\s*[:=]\s*(?:none|None|[\d.]+(?:e-?\d+)?%?)\s*(?:$|,|\|)   # a metric
+    | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\sError\(s\)
+    | \b[Ee]rror\s*[:=]\s*(?:none|None|\d+\.\d+(?:e-?\d+)?%?|\d+%)\s*(?:$|,|\|)   # a metric
     | ^configure:\d+:\s | ^\s*\S+\s(?:PASSED|XFAIL|SKIPPED)\b | \.\.\.\s(?:ok|yes|no|none\sneeded)$
     | ^(?:\s*\[\d+/\d+\])?\s*(?:ccache\s|sccache\s)?["']?\S*
       (?:nvcc|gcc|g\+\+|c\+\+|cc|clang|clang\+\+|cl|link)(?:-\d+)?(?:\.exe)?["']?\s[-/@]\S*\s
     """,
     re.VERBOSE,
 )
-_STATUS_MESSAGE = re.compile(r"^\s*--\s(?!.*\berror:\s)")  # of CMake
+_STATUS_MESSAGE = re.compile(r"^\s*--\s(?!.*\berror:\s)|^W:\s")  # of CMake; apt's warnings
 _WEAK_ERROR = re.compile(  # used only if the log has no other error
     r"^\s*\S+: (?:.*: )?(?:No such file or directory|Permission denied|not found)$|"
     r"\b(?:[Ff]ailed to|[Uu]nable to|[Cc]annot|can't|[Cc]ould not) \w|\bERROR\b|\bnot found\b|"
@@ -146,6 +146,7 @@ def find_consequence(lines: Sequence[LogLine]) -> FirstError | None:
         one
         for one in lines
         if not (one.is_harmless or is_noise(one.text) or _STATUS_MESSAGE.match(one.text))
+        and not one.text.lstrip().startswith("raise ")
     ]
     for line in shown:
         if line.failed is not False and _CONSEQUENCE.search(line.text):

@@ -120,8 +120,8 @@ def _list_diagnosis_rows(
 ) -> Iterator[tuple[str, str]]:
     """Yield the labels and texts of a diagnosis. The hint of the recorded error comes first."""
     diagnosis = explanation.found
-    if machine := str(explanation.machine):
-        yield "log of", machine
+    if len(explanation.machine.values) > 1:  # the system alone says little
+        yield "log of", str(explanation.machine)
     if error := diagnosis.first_error:
         yield "first error", error.text
         yield from (("", line) for line in explanation.excerpt)

@@ -14,6 +14,7 @@ import yaml
 from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
 from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.log_lines import RawLine
+from tasks.doctor.explain_failure_io import explain_log
 from tests.support.checkout import KNOWLEDGE, ROOT
 from tests.support.rows import each_row
 
@@ -124,8 +125,10 @@ def test_log_of_real_successful_build_has_no_cause(path: Path) -> None:
 
 @each_row("path", [*SUCCESSES, *RECOVERED], ids=lambda path: path.stem)
 def test_log_of_successful_build_has_no_first_error(path: Path) -> None:
-    found = diagnose(path.read_text(encoding="utf-8"))
-    assert (found.failure, found.candidates, found.first_error) == (None, (), None)
+    raws = [RawLine(at, text) for at, text in enumerate(path.read_text("utf-8").split("\n"), 1)]
+    found = explain_log(ParsedLog(raws), KNOWLEDGE, None).found
+    assert (found.failure, found.kind, found.candidates) == (None, None, ())
+    assert found.first_error is None
 
 
 @each_row("log", UNKNOWN)
