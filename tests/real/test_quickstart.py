@@ -24,7 +24,7 @@ pytestmark = pytest.mark.real
 
 INSIDE = Path(__file__).parent / "inside"
 ROOM_GIB = 12  # a build that takes 6.2 GiB, and as much again for a copy elsewhere
-RASTERIZATION = "diff_gaussian_rasterization.py"
+RASTERIZATION = "check_diff_gaussian_rasterization.py"
 SMOKE = {
     "name": "smoke",
     "path": "templates/smoke",
@@ -123,7 +123,7 @@ def test_a_variant_that_asks_for_more_is_named_as_unknown(yard: Yard) -> None:
 
 @pytest.mark.parametrize(("fault", "code"), [("", 0), ("itself", 1), ("root", 1)])
 def test_neighbours_pass_where_they_are_the_nearest(yard: Yard, fault: str, code: int) -> None:
-    done = python_of(yard, CHECKS / "simple_knn.py", "cpu", TORCHYARD_FAULT=fault)
+    done = python_of(yard, CHECKS / "check_simple_knn.py", "cpu", TORCHYARD_FAULT=fault)
     assert done.returncode == code, done.stdout + done.stderr
     assert ("WRONG" in done.stdout) is bool(code)
 

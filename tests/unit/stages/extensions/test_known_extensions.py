@@ -202,7 +202,7 @@ def test_known_smoke_check_is_default() -> None:
     config = plan_of(host(), extensions=["simple-knn", mine]).validate.job.smokes
     found = {name: (smoke.script.name, smoke.gpu) for name, smoke in config.items()}
     assert found == {
-        "simple-knn": ("simple_knn.py", True),
+        "simple-knn": ("check_simple_knn.py", True),
         "diff-gaussian-rasterization": ("mine.py", False),
     }
     assert config["simple-knn"].script.parent.name == "checks"
@@ -306,3 +306,10 @@ def test_project_name_is_read_without_running_setup(
 ) -> None:
     (tmp_path / file).write_text(text, encoding="utf-8")
     assert Project(tmp_path, tmp_path / "setup.py").name == name
+
+
+def test_no_check_hides_the_module_that_it_imports() -> None:
+    """Python looks for modules in the folder of the script first."""
+    checks = ROOT / "templates" / "checks"
+    modules = {name.replace("-", "_") for name in KNOWLEDGE.extensions}
+    assert not modules & {path.stem for path in checks.glob("*.py")}
