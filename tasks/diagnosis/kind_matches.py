@@ -82,7 +82,10 @@ class KindFinder:
 
     def refine_failure(self, slug: str, lines: Sequence[LogLine], at: int) -> KindMatch | None:
         """Return what a kind says of the line of a known failure that it refines."""
-        kinds = tuple(one for one in self.kinds if slug in one.refines)
+        is_windows = any(WINDOWS_TEXT.search(line.text) for line in lines)
+        kinds = tuple(
+            one for one in self.kinds if slug in one.refines and (is_windows or not one.platform)
+        )
         return self._match_line(kinds, lines, at) if kinds else None
 
     def _match_line(
@@ -197,7 +200,7 @@ def _build_pattern_index(kinds: tuple[ErrorKind, ...]) -> _PatternIndex:
 
 
 def demangle(symbol: str) -> str:
-    """Return the C++ name of a mangled symbol (Itanium ABI), or the symbol if it is none."""
+    """Return the C++ name of a mangled symbol (Itanium ABI), or the symbol without one."""
     try:
         from itanium_demangler import parse  # noqa: PLC0415 - only for a diagnosis
 

@@ -19,6 +19,7 @@ from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
 from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.kind_matches import KindFinder
 from tasks.diagnosis.log_facts import LogFacts, parse_log_facts
+from tasks.diagnosis.remedy_steps import write_for_system
 from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
 from tasks.knowledge import Knowledge, package_managers
 from tasks.knowledge.cuda_toolkits import find_toolkit, list_capable_toolkits
@@ -131,6 +132,7 @@ def explain_log(
     """
     failures, log = knowledge.failures, Path(parsed.path or "")
     facts_of_log = parse_log_facts(parsed.lines)
+    system = facts_of_log.values.get("system", "")
     machine = _UNKNOWN_MACHINE if profile else facts_of_log
     managers, torch_names = facts_of_log.managers, knowledge.torch_names
     kinds = KindFinder(knowledge.kinds, knowledge.names, managers, torch_names)
@@ -145,7 +147,7 @@ def explain_log(
         location = f"read the lines around {log}:{error.number}" if error else ""
         excerpt = diagnosis_text.extract_source_excerpt(parsed.raws, error.number) if error else ()
         if found.kind:
-            remedy = "\n".join(found.kind.remedy)
+            remedy = "\n".join(write_for_system(found.kind.remedy, system))
             return FailureExplanation(log, found, remedy, excerpt, (), machine)
         possible = {one.slug: one for one in failures if one.slug in found.candidates}
         candidates = tuple(possible[slug].cause for slug in found.candidates)
@@ -153,7 +155,8 @@ def explain_log(
         remedy = "\n".join(filter(None, (location, *dict.fromkeys(steps))))
         return FailureExplanation(log, found, remedy, excerpt, candidates, machine)
     if profile is None:
-        return FailureExplanation(log, found, "\n".join(failure.remedy), machine=machine)
+        remedy = "\n".join(write_for_system(failure.remedy, system))
+        return FailureExplanation(log, found, remedy, machine=machine)
     placeholders = build_profile_placeholders(profile, stage, facts)
     arch_hint = suggest_arch_removal(stage, found, placeholders["extensions_file"])
     remedy = arch_hint or diagnosis_text.fill_remedy(failure, placeholders)
