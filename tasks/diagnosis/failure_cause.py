@@ -55,6 +55,9 @@ _EXCEPTION = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): ")
 _MESSAGE_LINES = 5  # lines of a message that may match together
 _CMAKE_MESSAGE_LINES = 4  # lines of a CMake message that may name what was not found
 _RESOLVER_MESSAGE_LINES = 60  # lines of a resolver's explanation
+_TRACEBACK_FRAME = re.compile(r"^\s*File \".+\", line \d+")
+_TRACEBACK_LINES = 2  # a frame and its source line
+TRUNCATED_SLUG = "truncated-log"
 _BUILD_CONTINUES = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating) done")
 
 
@@ -96,12 +99,17 @@ def diagnose_log(
     error = next((parse_error(line) for line in lines if is_error(line)), None)
     match = _choose_match(matches, lines, error)
     if kinds and (kind := _find_kind(kinds, match, lines)):
-        return Diagnosis(None, (), parse_error(lines[kind.at]), lines[kind.at].unit, kind=kind)
+        shown = _find_raised_error(lines, kind.at)
+        return Diagnosis(None, (), parse_error(shown), shown.unit, kind=kind)
     if match is None:
         slugs = (one.failure.slug for one in matches if one.failure.rank != "rest")
         candidates = tuple(dict.fromkeys(slugs))
         late = kinds.find_kind(lines, late=True) if kinds and not candidates else None
-        return Diagnosis(None, candidates, error or find_consequence(lines), kind=late)
+        shown_error = error or find_consequence(lines)
+        if not (shown_error or late or candidates) and _ends_in_traceback(lines):
+            cut = next((one for one in failures if one.slug == TRUNCATED_SLUG), None)
+            return Diagnosis(cut, (TRUNCATED_SLUG,) if cut else (), None)
+        return Diagnosis(None, candidates, shown_error, kind=late)
     failure = match.failure
     line = _find_error_line(match, lines)
     is_rest = failure.rank == "rest"
@@ -131,6 +139,20 @@ def _find_error_line(match: FailureMatch, lines: Sequence[LogLine]) -> LogLine:
         return line
     after = lines[match.at : match.at + _MESSAGE_LINES]
     return next(filter(is_error, after), line)
+
+
+def _ends_in_traceback(lines: Sequence[LogLine]) -> bool:
+    """Return True if the log ends with a traceback whose exception was not copied."""
+    last = [line.text for line in lines if line.text.strip()][-_TRACEBACK_LINES:]
+    return any(_TRACEBACK_FRAME.match(text) for text in last)
+
+
+def _find_raised_error(lines: Sequence[LogLine], at: int) -> LogLine:
+    """Return the line `at`; if it is a source line with `raise`, the error that it raised."""
+    if not lines[at].text.lstrip().startswith("raise "):
+        return lines[at]
+    after = lines[at + 1 : at + 1 + _MESSAGE_LINES]
+    return next(filter(is_error, after), lines[at])
 
 
 def _find_conflict_at(match: FailureMatch, lines: Sequence[LogLine]) -> str:

@@ -61,6 +61,10 @@ MESSAGE_START = re.compile(  # the start of another message
     r"^\s*(?:CMake \w+ at |-- |\[\s*\d+(?:/\d+|%)\] |FAILED: |Traceback |"
     r"g?make(?:\[\d+\])?: |Makefile:\d+: )"
 )
+_WRAPPER = re.compile(  # what pip prints around the output of a build: not joined with it
+    r"^\s*(?:error: subprocess-exited-with-error|(?:ERROR: )?Command errored out with exit status|"
+    r"[│|] exit code: |╰─> |error: metadata-generation-failed)"
+)
 _WARNING_MESSAGE = re.compile(
     r"^\s*(?:\S+:\d+: )?(?:\w+Warning: |WARNING: |CMake Warning|A module that was)"
 )
@@ -130,7 +134,8 @@ def _match_lines(
         below = lines[index + 1 : index + 9]
         following = takewhile(lambda x: not MESSAGE_START.match(x.text), below)
         after = (x.text.strip()[:_MAX_WRAPPED_LENGTH] for x in following if x.text.strip())
-        wrapped = " ".join((text, *islice(after, _WRAPPED_LINES)))
+        joined = 0 if _WRAPPER.match(line.text) else _WRAPPED_LINES
+        wrapped = " ".join((text, *islice(after, joined)))
         key = re.sub(r"\d+", "0", wrapped)
         if key not in matches_by_text:
             matched = (one for one in applicable if _is_match(one, line.text, wrapped))

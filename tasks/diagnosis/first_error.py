@@ -65,6 +65,7 @@ _CONSEQUENCE = re.compile(
     | \baborting\b | Retry\sscheduled
     | compilation\sterminated
     | \d+\serrors?\s(?:detected\sin|generated) | ^\s*raise\b | Build\sbackend\sfailed
+    | error:\sFailed\sto\s(?:prepare|download\sand\sbuild|fetch\swheel)  # uv, before the cause
     | Failed\sto\sclone | finished\swith\sstatus\s'error' | \.\.\.\s+error$
     | Process\scompleted\swith\sexit\scode | installation\sof\spackage | ERROR:\sFailed\sto\sbuild
     | did\snot\srun\ssuccessfully | failed-wheel-build | aborted\sdue\sto\serrors | Error\s\d+$
