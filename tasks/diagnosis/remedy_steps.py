@@ -7,6 +7,7 @@ _LINUX_ONLY = re.compile(
     r"\b(?:apt|dnf|yum) install\b|-ccbin g\+\+|\bg\+\+-\d|\bCC=|\bsudo\b|\bulimit\b|\bldd\b|"
     r"\bLD_(?:LIBRARY_PATH|PRELOAD)\b|\bLIBRARY_PATH=|(?<![\w-])find / "
 )
+_LINUX_FOLDER = re.compile(r"\bLIBRARY_PATH=|/usr/lib|linux-gnu|linux-64")
 _ANY_SYSTEM = re.compile(r"Windows|Visual (?:C\+\+|Studio)|\bconda\b|\bWSL\b|\bvcvars|\bcl\.exe")
 _FOR_LINUX = re.compile(r"\(on Linux\)\W*$|^on (?:Linux|macOS)\b|^on CentOS\b", re.IGNORECASE)
 _FOR_WINDOWS = re.compile(r"\(on Windows\)\W*$|^on Windows\b", re.IGNORECASE)
@@ -39,6 +40,8 @@ def _is_for_other_system(step: str, *, is_windows: bool) -> bool:
         return bool(_FOR_WINDOWS.search(step))
     if _FOR_LINUX.search(step):
         return True
+    if _LINUX_FOLDER.search(step) and "Windows" not in step:
+        return True
     return bool(_LINUX_ONLY.search(step)) and not _ANY_SYSTEM.search(step)
 
 
@@ -53,7 +56,7 @@ def _write_set(found: re.Match[str]) -> str:
     parts = []
     for name, value in _ASSIGNMENT.findall(found["all"]):
         text = _VARIABLE.sub(r"%\1%", value.strip("'\""))
-        if name == "PATH" or text.startswith("$("):
+        if name.endswith("PATH") or text.startswith("$("):
             return found[0]
         folder = _TOOLKIT.sub(lambda one: _TOOLKITS + one[1], text)
         has_blank = re.search(r"[ ;&]", folder)

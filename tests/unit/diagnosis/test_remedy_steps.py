@@ -1,0 +1,30 @@
+"""The steps of a remedy for the system of the log."""
+
+from tasks.diagnosis.remedy_steps import write_for_system
+
+
+def test_windows_sets_variables_without_export() -> None:
+    steps = ("select it: export CUDA_HOME=/usr/local/cuda-12.8. Then build",)
+    folder = r"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v12.8"
+    assert write_for_system(steps, "Windows") == (
+        f'select it: set "CUDA_HOME={folder}". Then build',
+    )
+
+
+def test_variables_before_command_are_set_first() -> None:
+    steps = ('run TORCH_CUDA_ARCH_LIST="8.6" pip install X',)
+    assert write_for_system(steps, "Windows") == (
+        "run set TORCH_CUDA_ARCH_LIST=8.6, then pip install X",
+    )
+
+
+def test_steps_for_other_systems_are_left_out() -> None:
+    steps = ("install it: apt install g++", "open the x64 Native Tools prompt (on Windows)")
+    assert write_for_system(steps, "Windows") == steps[1:]
+    assert write_for_system(steps, "Ubuntu 22.04") == steps[:1]
+
+
+def test_all_steps_remain_without_system_or_replacement() -> None:
+    steps = ("install it: apt install g++",)
+    assert write_for_system(steps, "") == steps
+    assert write_for_system(steps, "Windows") == steps
