@@ -12,12 +12,12 @@ from tasks.core.errors import SettingsError
 from tasks.core.model import Layout
 from tasks.core.project import Project
 from tasks.system.find_project import (
-from tests.support.systems import posix_only
     find_cache_folder,
     find_project,
     find_user_settings,
     open_checkout,
 )
+from tests.support.systems import posix_only
 
 
 @pytest.fixture
