@@ -5,11 +5,9 @@ The environment must work at its place when everything else that the build left 
 
 from __future__ import annotations
 
-import os
 import shutil
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ import yaml
 
 from tests.support import smallwheels
 from tests.support.systems import posix_only
+from tests.support.torchyardcommand import torchyard
 from tests.support.toyextension import make_extension
 
 pytestmark = [pytest.mark.integration, posix_only]
@@ -41,20 +40,6 @@ def project(tmp_path: Path) -> Path:
     (root / "torchyard.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     (root / "train.py").write_text(TRAIN, encoding="utf-8")
     return root
-
-
-def torchyard(project: Path, *arguments: str) -> str:
-    env = {
-        **os.environ,
-        "CI": "true",
-        "TORCHYARD__BUILD__CACHE": "off",
-        "TORCHYARD_CACHE_DIR": str(project.with_name("cache")),
-        "TORCHYARD_CONFIG_DIR": str(project.with_name("config")),
-    }
-    argv = [sys.executable, "-m", "torchyard", "-C", str(project), *arguments]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def copy(source: Path, target: Path, ignored: tuple[str, ...] = ()) -> None:

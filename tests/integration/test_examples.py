@@ -4,7 +4,6 @@ with small stand-ins: a toy of PyTorch's tree, small wheels, and toy extensions.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -27,6 +26,7 @@ from tests.support import smallwheels
 from tests.support.checkout import HOST, KNOWLEDGE, RELEASE, ROOT
 from tests.support.snippets import commands, snippets
 from tests.support.systems import posix_only
+from tests.support.torchyardcommand import torchyard
 from tests.support.toyextension import make_extension
 from tests.support.toytree import make_tree
 
@@ -83,21 +83,6 @@ def _host_with(python: str) -> Host:
 def overridden(root: Path, settings: Mapping[str, Any]) -> None:
     """Write settings of this machine, which override those of the example."""
     (root / "torchyard.local.yaml").write_text(yaml.safe_dump(dict(settings)), encoding="utf-8")
-
-
-def torchyard(root: Path, *arguments: str, offline: str = "") -> str:
-    env = {
-        **({"TORCHYARD__OFFLINE": offline} if offline else {}),
-        **os.environ,
-        "CI": "true",
-        "TORCHYARD__BUILD__CACHE": "off",
-        "TORCHYARD_CACHE_DIR": str(root.with_name("cache")),
-        "TORCHYARD_CONFIG_DIR": str(root.with_name("config")),
-    }
-    argv = [sys.executable, "-m", "torchyard", "-C", str(root), *arguments]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def run(root: Path, profile: str, code: str) -> str:

@@ -17,6 +17,7 @@ from tasks.system.find_project import (
     find_user_settings,
     open_checkout,
 )
+from tests.support.systems import posix_only
 
 
 @pytest.fixture
@@ -89,9 +90,11 @@ def test_variables_name_the_folders_of_the_user(
     found, file = find_cache_folder({}), find_user_settings({})
     assert found is not None
     assert file is not None
-    assert (found.name, file.parts[-2:]) == ("torchyard", ("torchyard", "config.yaml"))
+    assert "torchyard" in found.parts
+    assert file.parts[-2:] == ("torchyard", "config.yaml")
 
 
+@posix_only
 def test_user_without_a_home_folder_has_the_cache_in_the_project(
     code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

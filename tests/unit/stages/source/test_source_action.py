@@ -447,6 +447,7 @@ def test_archive_of_other_release_is_reported_with_setting(
     assert any('set torch.version: "2.9.0a0"' in line for line in heard) == warned
 
 
+@needs_git
 @pytest.mark.parametrize("head", [None, ""])
 def test_start_of_a_repository_is_replaced(
     tmp_path: Path, checkout: Path, head: str | None
