@@ -14,10 +14,12 @@ _ERROR = re.compile(
     | ^\s*(?:nvcc|ptxas|fatbinary|nvlink|ninja)(?::\s|\s)(?:fatal|error)\b
     | ^\s*CMake\sError | ^\s*fatal:\s
     # linkers and loaders
-    | \bld(?:[-.]\w+)?:\s(?!warning).*(?:undefined|cannot\s|unable\sto\sfind|not\sfound|relocation\s
+    | \bld(?:[-.]\w+)?:\s(?!warning).*(?:undefined|cannot\s|(?:could\snot|unable\sto)\sfind
+        |not\sfound|relocation\s
         |not\srecognized|hidden\ssymbol|DSO\smissing|multiple\sdefinition)
     | \bundefined\sreference\sto\b | ^Undefined\ssymbols\sfor | \bmultiple\sdefinition\sof\b
     | \berror\swhile\sloading\sshared\slibraries: | \bsymbol\slookup\serror: | ^dyld(?:\[\d+\])?:\s
+    | :\sinvalid\sELF\sheader | ^-+>\s*\d+\s+(?:from|import)\storch\._six\b
     | version\s.?(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+.\snot\sfound
     # programs that ended
     | ^\s*Killed(?::\s9)?\s*$ | (?:line\s\d+|^zsh|^bash|^sh|\$)\S*:.*\b[Kk]illed\b
@@ -25,7 +27,8 @@ _ERROR = re.compile(
     | :\s+\d+\s(?:Segmentation\sfault|Bus\serror|Aborted|Illegal\sinstruction)
     | ^\s*Fatal\sPython\serror | \bterminate\scalled\safter\sthrowing | ^\s*what\(\):
     # Python; [rank0]: and E are of torchrun and pytest
-    | ^(?:\[rank\d+\]:|E)?\s*(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|NotFound):(?:\s|$)
+    | ^(?:\[rank\d+\]:|E|`{1,3})?\s*(?:\w+\.)*\w*
+        (?:Error|Exception|Interrupt|Exit|NotFound):(?:\s|$)
     | ^(?:\[rank\d+\]:|E)?\s*(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\s*$
     | ^(?:[a-z_]\w*\.)+(?:[A-Z]\w+|gaierror|timeout):\s | :\sNo\smodule\snamed\s
     # tools and shells
@@ -56,7 +59,7 @@ _CONSEQUENCE = re.compile(
     | subprocess-exited-with-error | metadata-generation-failed
     | Failed\s(?:to\sbuild|building) | Could\snot\sbuild\swheels
     | g?make(?:\[\d+\])?:\s\*\*\*\s(?:\[|[Ww]aiting|Deleting)
-    | collect2:\serror:\sld\sreturned | symbol\(s\)\snot\sfound\sfor\sarchitecture
+    | [Cc]ollect2:\serror:\sld\sreturned | symbol\(s\)\snot\sfound\sfor\sarchitecture
     | \blinker\scommand\sfailed | \bMSB(?:3721|6006|8066|4181)\b | \bLNK1120\b
     | \berror:\scould\snot\scompile\b | \baborting\sdue\sto\b
     | Configuring\sincomplete | did\snot\scomplete\ssuccessfully | returned\sa\snon-zero\scode
@@ -82,6 +85,7 @@ _NOISE = re.compile(
       Error\schecking\scompiler\sversion | could\snot\sfind\sninja
     | ^(?!.*\berror:\s).*(?:^|\s)["']?-Werror | ^\s*Running\scommand\s   # flags; pip's progress
     | (?:^|[:\s])warning(?:\s[A-Z]*\d*\S*)?\s*: | \bwarning\s\#\d+ | ^\s*\#warning
+    | \s0\s*$ | ,\sskipping\b  # counters; what is left out
     | ^\s*\[?(?:WARN(?:ING)?|INFO|DEBUG)\b[\]:\s] | ^\S+:\sWARNING:\s
     | ^\s*--\s(?:Performing|Looking|Check|Detecting|Found)\b | ^\s*\d+\s\|\s | ^\s*\|\s | ^\s*note:
     | ^\s*(?:adding|copying|creating|writing|reading|running|inflating|Compiling|Downloading)\s
