@@ -56,8 +56,8 @@ _WRAPPED_LINES = 4  # continuation lines of a message: CMake wraps compiler outp
 _MAX_WRAPPED_LENGTH = 300  # characters of each continuation line
 _QUOTE = "[\"'“”„‘’「」《》]"
 _RANKS = ("cause", "consequence", "notice", "hint", "rest")  # the most specific first
-WINDOWS_TEXT = re.compile(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:")
-MESSAGE_START = re.compile(  # the start of another message
+_WINDOWS_TEXT = re.compile(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:")
+_MESSAGE_START = re.compile(  # the start of another message
     r"^\s*(?:CMake \w+ at |-- |\[\s*\d+(?:/\d+|%)\] |FAILED: |Traceback |"
     r"g?make(?:\[\d+\])?: |Makefile:\d+: )"
 )
@@ -95,7 +95,7 @@ class ParsedLog:
         """Yield the lines that match one of the failures with these slugs."""
         for index, matched in self._match_lines(failures).items():
             named = (one for one in matched if one.slug in slugs)
-            if any(_has_nearby_pattern(one, self.lines, index) for one in named):
+            if any(has_nearby_pattern(one.near, self.lines, index) for one in named):
                 yield self.lines[index]
 
     def match_failures(self, failures: Sequence[Failure], start: int = 0) -> Iterator[FailureMatch]:
@@ -106,7 +106,8 @@ class ParsedLog:
         lines = self.lines[start:]
         for index, matched in self._match_lines(failures).items():
             at = index - start
-            confirmed = [one for one in matched if at >= 0 and _has_nearby_pattern(one, lines, at)]
+            near = (one for one in matched if at >= 0 and has_nearby_pattern(one.near, lines, at))
+            confirmed = list(near)
             best = min(confirmed, key=lambda one: _RANKS.index(one.rank), default=None)
             for one in confirmed:
                 if best and (one is best or one.rank == best.rank == "hint"):
@@ -122,26 +123,34 @@ def _match_lines(
     failures: Sequence[Failure], lines: Sequence[LogLine]
 ) -> Iterator[tuple[int, tuple[Failure, ...]]]:
     """Yield the index of each line that matches failures, with these failures."""
-    windows = any(WINDOWS_TEXT.search(line.text) for line in lines)
-    applicable = [one for one in failures if windows or not one.platform]
+    is_windows = has_windows_text(lines)
+    applicable = [one for one in failures if is_windows or not one.platform]
     matches_by_text: dict[str, tuple[Failure, ...]] = {}
     for index, line in enumerate(lines):
         text = line.text.strip()
         is_irrelevant = line.is_probe or is_noise(line.text) or text.startswith("raise ")
         if not text or (is_irrelevant and (line.is_probe or not is_warning(line.text))):
             continue
-        # Join the line with the lines after it, up to the next message, without blank lines
-        below = lines[index + 1 : index + 9]
-        following = takewhile(lambda x: not MESSAGE_START.match(x.text), below)
-        after = (x.text.strip()[:_MAX_WRAPPED_LENGTH] for x in following if x.text.strip())
-        joined = 0 if _WRAPPER.match(line.text) else _WRAPPED_LINES
-        wrapped = " ".join((text, *islice(after, joined)))
+        wrapped = text if _WRAPPER.match(line.text) else join_wrapped_lines(lines, index)
         key = re.sub(r"\d+", "0", wrapped)
         if key not in matches_by_text:
             matched = (one for one in applicable if _is_match(one, line.text, wrapped))
             matches_by_text[key] = tuple(matched)
         if matches_by_text[key]:
             yield index, matches_by_text[key]
+
+
+def has_windows_text(lines: Iterable[LogLine]) -> bool:
+    """Return True if the log is from Windows."""
+    return any(_WINDOWS_TEXT.search(line.text) for line in lines)
+
+
+def join_wrapped_lines(lines: Sequence[LogLine], index: int) -> str:
+    """Return a line with the lines after it, up to the next message, without blank lines."""
+    below = lines[index + 1 : index + 9]
+    following = takewhile(lambda one: not _MESSAGE_START.match(one.text), below)
+    after = (one.text.strip()[:_MAX_WRAPPED_LENGTH] for one in following if one.text.strip())
+    return " ".join((lines[index].text.strip(), *islice(after, _WRAPPED_LINES)))
 
 
 def is_warning(text: str) -> bool:
@@ -159,7 +168,12 @@ def _is_match(failure: Failure, text: str, wrapped: str) -> bool:
         match = pattern.search(wrapped)
         if not match or match.start() >= len(text.strip()):
             return False
-    return not (failure.unless and _compile_patterns(failure.unless, ()).search(text))
+    return not is_excluded(failure.unless, text)
+
+
+def is_excluded(unless: tuple[str, ...], text: str) -> bool:
+    """Return True if one of the patterns `unless` matches the line."""
+    return bool(unless and _compile_patterns(unless, ()).search(text))
 
 
 def needs_following_lines(failure: Failure, text: str) -> bool:
@@ -167,10 +181,11 @@ def needs_following_lines(failure: Failure, text: str) -> bool:
     return not _compile_patterns(failure.patterns, failure.headers).search(text)
 
 
-def _has_nearby_pattern(failure: Failure, lines: Sequence[LogLine], at: int) -> bool:
-    if not failure.near:
+def has_nearby_pattern(near: tuple[str, ...], lines: Sequence[LogLine], at: int) -> bool:
+    """Return True if one of the patterns `near` matches a line around `at`, or if it is empty."""
+    if not near:
         return True
-    pattern = _compile_patterns(failure.near, ())
+    pattern = _compile_patterns(near, ())
     nearby = lines[max(0, at - _NEARBY_LINES) : at + _NEARBY_LINES]
     return any(pattern.search(line.text) for line in nearby)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice, takewhile
 
 from tasks.diagnosis.failure_matches import (
-    MESSAGE_START,
-    WINDOWS_TEXT,
     find_required_literals,
+    has_nearby_pattern,
+    has_windows_text,
+    is_excluded,
     is_warning,
+    join_wrapped_lines,
 )
 from tasks.diagnosis.first_error import is_error, is_noise
 from tasks.diagnosis.log_lines import LogLine
@@ -26,8 +27,6 @@ from tasks.knowledge.error_kinds import (
 )
 from tasks.knowledge.torch_names import NameHistory, NameKind
 
-_WRAPPED_LINES, _MAX_WRAPPED_LENGTH = 4, 300  # continuation lines of a message, as of CMake
-_NEARBY_LINES = 40  # lines before and after a match
 _MAX_NAME_LENGTH = 100  # characters of a C++ name in a text
 _NEW_STRING = re.compile(
     r"std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> ?>"
@@ -62,42 +61,44 @@ class KindFinder:
 
         With `late`, only the kinds are used that say no more than what reported the error.
         """
-        is_windows = any(WINDOWS_TEXT.search(line.text) for line in lines)
-        kinds = tuple(
-            one for one in self.kinds if one.late is late and (is_windows or not one.platform)
-        )
+        kinds = self._select_kinds(lines, lambda one: one.late is late)
         has_failed_edge = any(line.failed for line in lines)
         for index, line in enumerate(lines):
             if line.is_harmless or (line.failed is False and has_failed_edge):
                 continue
             text = line.text.strip()
-            is_first_error = is_error(line)
             if not text or (is_noise(line.text) and not is_warning(line.text)):
                 continue
             if match := self._match_line(kinds, lines, index):
                 return match
-            if is_first_error:
+            if is_error(line):
                 return None
         return None
 
     def refine_failure(self, slug: str, lines: Sequence[LogLine], at: int) -> KindMatch | None:
         """Return what a kind says of the line of a known failure that it refines."""
-        is_windows = any(WINDOWS_TEXT.search(line.text) for line in lines)
-        kinds = tuple(
-            one for one in self.kinds if slug in one.refines and (is_windows or not one.platform)
-        )
+        kinds = self._select_kinds(lines, lambda one: slug in one.refines)
         return self._match_line(kinds, lines, at) if kinds else None
+
+    def _select_kinds(
+        self, lines: Sequence[LogLine], is_selected: Callable[[ErrorKind], bool]
+    ) -> tuple[ErrorKind, ...]:
+        """Return the selected kinds, without those of Windows for the log of another system."""
+        selected = tuple(filter(is_selected, self.kinds))
+        if not any(one.platform for one in selected) or has_windows_text(lines):
+            return selected
+        return tuple(one for one in selected if not one.platform)
 
     def _match_line(
         self, kinds: tuple[ErrorKind, ...], lines: Sequence[LogLine], index: int
     ) -> KindMatch | None:
         text = lines[index].text.strip()
-        wrapped = _join_wrapped(lines, index)
+        wrapped = join_wrapped_lines(lines, index)
         for kind, pattern in _build_pattern_index(kinds).find_candidates(wrapped.lower()):
             match = pattern.search(text) or pattern.search(wrapped)
-            if not match or match.start() >= len(text) or _is_excluded(kind, text):
+            if not match or match.start() >= len(text) or is_excluded(kind.unless, text):
                 continue
-            if _has_nearby(kind, lines, index):
+            if has_nearby_pattern(kind.near, lines, index):
                 values = {key: value for key, value in match.groupdict().items() if value}
                 if explained := self._explain(kind, index, values):
                     return explained
@@ -120,14 +121,14 @@ class KindFinder:
             causes.insert(0, row.cause or kind.cause)
             install = format_install_steps(row.packages, self.managers)
             remedy = (*([install] if install else []), *row.remedy) or remedy
-        elif self.history and (known := self.history.explain_name(*_name_of_torch(kind, values))):
+        elif self.history and (known := self.history.explain_name(*_find_torch_name(kind, values))):
             causes, remedy = [known[0]], known[1]
         cause = next((one for one in causes if can_fill(one, values)), "")
         steps = tuple(fill_text(step, values) for step in remedy if can_fill(step, values))
         return KindMatch(kind, at, fill_text(cause, values), steps) if cause else None
 
 
-def _name_of_torch(kind: ErrorKind, values: Mapping[str, str]) -> tuple[NameKind, str]:
+def _find_torch_name(kind: ErrorKind, values: Mapping[str, str]) -> tuple[NameKind, str]:
     """Return the kind and the text of the name in `history` that a match is about."""
     match kind.table:
         case "headers":
@@ -137,25 +138,6 @@ def _name_of_torch(kind: ErrorKind, values: Mapping[str, str]) -> tuple[NameKind
         case "python_names":
             return "definitions", f"{values.get('module', '')}:{values.get('name', '')}"
     return "declarations", values.get("name", "").rpartition("::")[2]
-
-
-def _join_wrapped(lines: Sequence[LogLine], index: int) -> str:
-    """Return a line with the lines after it, up to the next message, without blank lines."""
-    below = lines[index + 1 : index + 9]
-    following = takewhile(lambda one: not MESSAGE_START.match(one.text), below)
-    after = (one.text.strip()[:_MAX_WRAPPED_LENGTH] for one in following if one.text.strip())
-    return " ".join((lines[index].text.strip(), *islice(after, _WRAPPED_LINES)))
-
-
-def _is_excluded(kind: ErrorKind, text: str) -> bool:
-    return any(_compile(pattern).search(text) for pattern in kind.unless)
-
-
-def _has_nearby(kind: ErrorKind, lines: Sequence[LogLine], at: int) -> bool:
-    if not kind.near:
-        return True
-    nearby = lines[max(0, at - _NEARBY_LINES) : at + _NEARBY_LINES]
-    return any(_compile(one).search(line.text) for one in kind.near for line in nearby)
 
 
 @cache
