@@ -133,6 +133,14 @@ def _create_folder(folder: Path) -> None:
             (parent / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
+def link_or_copy(source: str | PurePath, target: str | PurePath) -> None:
+    """Create `target` as a hard link to `source`, or as a copy if hard links are not possible."""
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, a file system without hard links, another user's file
+        shutil.copy2(source, target)
+
+
 def replace_path(source: Path, target: Path) -> None:
     """Move `source` to `target`. On Windows, retry if a virus scanner uses one of the files."""
     for pause in _RENAME_PAUSES if sys.platform == "win32" else ():

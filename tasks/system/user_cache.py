@@ -8,16 +8,18 @@ modified. The modification time of the folder is the time of the last use.
 
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from tasks.core.canonical_json import compute_text_sha256
+from tasks.core.errors import TorchyardError
 from tasks.system import files, manifests
+from tasks.system.output import print_warning
 
 GIT_STORE, WHEEL_STORE, ARCHIVE_STORE = "git", "wheels", "archives"
+STORE_ERRORS = (OSError, TorchyardError)  # of an entry that cannot be used, stored or removed
 _RECORD_NAME = "entry.json"
 _LOCK_SECONDS = 60.0  # another project copies an entry in seconds, or to another disk in a minute
 
@@ -166,12 +168,13 @@ def write_entry(folder: Path, subject: str, fill: Callable[[Path], None], sha256
                     files.remove_owned(leftover)
 
 
-def link_or_copy(source: Path, target: Path) -> None:
-    """Create `target` as a hard link to `source`, or as a copy if hard links are not possible."""
+@contextlib.contextmanager
+def warn_if_not_stored(what: str) -> Iterator[None]:
+    """Print a warning if the block cannot store an entry: the build goes on without it."""
     try:
-        target.hardlink_to(source)
-    except OSError:  # another disk, or a file system without hard links
-        shutil.copy2(source, target)
+        yield
+    except STORE_ERRORS as error:
+        print_warning(f"{what} was not stored for other projects: {error}")
 
 
 def list_entries(store: Path) -> list[CacheEntry]:

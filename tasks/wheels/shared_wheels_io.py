@@ -8,21 +8,18 @@ twice: a hard link for the wheelhouses, and a copy that is only installed from.
 
 import contextlib
 import os
-import shutil
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
-from tasks.core.errors import TorchyardError, redact_secrets
+from tasks.core.errors import redact_secrets
 from tasks.core.model import Artifact
 from tasks.system import files, user_cache
 from tasks.system.network import network_access, package_indexes
-from tasks.system.output import print_warning
 
 # Variables of pip with which another file may be chosen
 _SOURCE_VARIABLES = ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX")
 _INSTALL_FOLDER = "install"  # of the copy
-_STORE_ERRORS = (OSError, shutil.Error, TorchyardError)
 
 
 def locate_shared_wheel(cache: PurePath, requirement: str, index: str) -> Path | None:
@@ -53,9 +50,9 @@ def copy_shared_wheel(entry: Path | None, landing: PurePath, sha256: str) -> Pat
                 return None
             files.remove_owned(landing)
             wheel = files.create_owned_folder(landing) / record.subject
-            user_cache.link_or_copy(entry / record.subject, wheel)
+            files.link_or_copy(entry / record.subject, wheel)
         return wheel if files.read_artifact(wheel).sha256 == record.sha256 else None
-    except _STORE_ERRORS:
+    except user_cache.STORE_ERRORS:
         return None
 
 
@@ -71,18 +68,16 @@ def share_wheel(entry: Path | None, wheel: Path, artifact: Artifact) -> Iterator
     stored = entry / _INSTALL_FOLDER / artifact.name
 
     def fill_entry(folder: Path) -> None:
-        user_cache.link_or_copy(wheel, folder / artifact.name)
+        files.link_or_copy(wheel, folder / artifact.name)
         copy = folder / stored.relative_to(entry)
         copy.parent.mkdir()
         files.copy_file(wheel, copy)
 
-    try:
+    with user_cache.warn_if_not_stored(artifact.name):
         with user_cache.open_entry(entry) as record:
             is_stored = record is not None and _is_undamaged(stored, artifact)
         if not is_stored:
             user_cache.write_entry(entry, artifact.name, fill_entry, artifact.sha256)
-    except _STORE_ERRORS as error:
-        print_warning(f"{artifact.name} was not stored for other projects: {error}")
     with user_cache.open_entry(entry) as record:
         yield stored if record and record.sha256 == artifact.sha256 else wheel
 

@@ -7,7 +7,6 @@ import contextlib
 import glob
 import json
 import os
-import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -160,10 +159,7 @@ def link_or_copy(source: Path, target: Path) -> None:
     if source.is_symlink():
         target.symlink_to(read_link(source))
         return
-    try:
-        os.link(source, target)
-    except OSError:  # another disk, a file system without hard links, another user's file
-        shutil.copy2(source, target)
+    files.link_or_copy(source, target)
 
 
 def replace_file(source: Path, target: Path) -> None:

@@ -241,17 +241,14 @@ def _read_git_config(tree: PurePath, key: str) -> str:
 def copy_repository_files(dest: Path, source: Path) -> None:
     """Copy a git folder's objects to the new repository `dest`, with a ref to its HEAD commit."""
 
-    def link_or_copy(original: str, target: str) -> None:
-        if "objects" in Path(original).parts:  # git never modifies these files
-            with contextlib.suppress(OSError):  # another disk, or a file system without hard links
-                Path(target).hardlink_to(original)
-                return
-        shutil.copy2(original, target)
+    def copy_file(original: str, target: str) -> None:
+        is_object = "objects" in Path(original).parts  # git never modifies these files
+        (files.link_or_copy if is_object else shutil.copy2)(original, target)
 
     what, git_folder = "create the clone", dest / ".git"
     checkout_state.capture_git_output(dest, "init", "--quiet", what=what)
     ignore = shutil.ignore_patterns(*_EXCLUDED_FILES)
-    copy_tree = partial(shutil.copytree, ignore=ignore, copy_function=link_or_copy)
+    copy_tree = partial(shutil.copytree, ignore=ignore, copy_function=copy_file)
     for name in ("objects", "modules"):
         if (source / name).is_dir():
             copy_tree(source / name, git_folder / name, dirs_exist_ok=True)

@@ -6,19 +6,17 @@ not stored: an entry has no remote, and omits submodules whose git configuration
 
 import contextlib
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath, PurePosixPath
 from urllib.parse import urlsplit
 
-from tasks.core.errors import CommandFailedError, FetchError, TorchyardError, redact_secrets
+from tasks.core.errors import CommandFailedError, FetchError, redact_secrets
 from tasks.knowledge.mirrors import apply_mirror
 from tasks.system import files, user_cache
 from tasks.system.git import checkout_state, clones, git_command
 from tasks.system.network import network_access
 from tasks.system.output import print_line, print_warning
 
-_STORE_ERRORS = (OSError, shutil.Error, TorchyardError)
 _USER_NAME = re.compile(r"(?<=ssh://)[^/:@\s]+@")  # git@, which is no secret
 _SECRET_SECTION = re.compile(r"^\s*\[\s*(http|credential|url|include)", re.MULTILINE | re.I)
 
@@ -92,7 +90,7 @@ def _is_damaged(tree: Path) -> bool:
 
 
 def _remove_entry(entry: Path) -> None:
-    with contextlib.suppress(*_STORE_ERRORS):
+    with contextlib.suppress(*user_cache.STORE_ERRORS):
         user_cache.remove_entry(user_cache.CacheEntry(entry, "", 0.0))
 
 
@@ -100,7 +98,7 @@ def _store_clone(entry: Path, clone: clones.Clone) -> None:
     """Store a finished clone, unless the entry has its commit. A failure is only a warning."""
     if (clone.tree / ".git" / "objects" / "info" / "alternates").exists():
         return  # its objects are elsewhere
-    try:
+    with user_cache.warn_if_not_stored("the clone"):
         if _has_commit(entry, clone):
             return
 
@@ -113,8 +111,6 @@ def _store_clone(entry: Path, clone: clones.Clone) -> None:
                     files.remove_owned(module)
 
         user_cache.write_entry(entry, redact_secrets(clone.url), fill_entry)
-    except _STORE_ERRORS as error:
-        print_warning(f"the clone was not stored for other projects: {error}")
 
 
 def _has_commit(entry: Path, clone: clones.Clone) -> bool:

@@ -159,15 +159,9 @@ def assemble_cuda_home(site_packages: PurePath, home: PurePath) -> Path:
     if sys.platform == "win32":
         return toolkit
 
-    def link_or_copy(original: str, copy: str) -> None:
-        try:
-            os.link(original, copy)
-        except OSError:
-            shutil.copy2(original, copy)
-
     files.remove_owned(home)
     tree = files.create_owned_folder(home)
-    shutil.copytree(toolkit / "bin", tree / "bin", copy_function=link_or_copy)
+    shutil.copytree(toolkit / "bin", tree / "bin", copy_function=files.link_or_copy)
     (tree / "nvvm").symlink_to(toolkit / "nvvm")
     (tree / "lib64").mkdir()
     (tree / "lib").symlink_to("lib64")

@@ -1,17 +1,13 @@
 """Store downloaded source archives in the user's cache, so that other projects need no download."""
 
 import contextlib
-import shutil
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
-from tasks.core.errors import TorchyardError
 from tasks.system import files, user_cache
 from tasks.system.network import network_access
 from tasks.system.network.download import download_file
-from tasks.system.output import print_line, print_warning
-
-_STORE_ERRORS = (OSError, shutil.Error, TorchyardError)
+from tasks.system.output import print_line
 
 
 def download_shared_file(
@@ -26,22 +22,20 @@ def download_shared_file(
         return download_file(source, target, sha256, log)
     name = user_cache.build_entry_name(target.name, sha256)
     entry = Path(cache, user_cache.ARCHIVE_STORE, name)
-    with contextlib.suppress(*_STORE_ERRORS):
+    with contextlib.suppress(*user_cache.STORE_ERRORS):
         if not target.exists() and _link_stored_file(entry, target):
             print_line(f"{target.name} was downloaded for another project already")
     download_file(source, target, sha256, log)  # does nothing if the file has this sha256
     with contextlib.suppress(OSError):
         if (entry / target.name).samefile(target):
             return target
-    try:
+    with user_cache.warn_if_not_stored(target.name):
         user_cache.write_entry(
             entry,
             target.name,
-            lambda folder: user_cache.link_or_copy(target, folder / target.name),
+            lambda folder: files.link_or_copy(target, folder / target.name),
             sha256,
         )
-    except _STORE_ERRORS as error:
-        print_warning(f"{target.name} was not stored for other projects: {error}")
     return target
 
 
@@ -53,6 +47,6 @@ def _link_stored_file(entry: Path, target: Path) -> bool:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f".{target.name}.shared")
         partial.unlink(missing_ok=True)
-        user_cache.link_or_copy(entry / record.subject, partial)
+        files.link_or_copy(entry / record.subject, partial)
         files.replace_path(partial, target)
         return True

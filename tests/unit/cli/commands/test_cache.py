@@ -38,7 +38,7 @@ def store(subject: SelectedProfile, kind: str, name: str, days: float, mib: int 
     def fill(new: Path) -> None:
         (new / "own").write_bytes(bytes(mib * 2**20))
         for link in ("first", "second"):  # counted once
-            user_cache.link_or_copy(project / "shared", new / link)
+            files.link_or_copy(project / "shared", new / link)
 
     user_cache.write_entry(folder, f"https://git.example/{name}", fill)
     used = time.time() - days * 86400
