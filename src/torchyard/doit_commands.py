@@ -25,6 +25,8 @@ from doit.cmdparse import CmdParseError
 from doit.dependency import SqliteDB
 from doit.exceptions import InvalidCommand, InvalidDodoFile
 
+from torchyard import make_tasks_importable
+
 
 def _checkout(folder: Path | None = None) -> Path | None:
     """Return `folder`, by default the current one, if it is a checkout, else None.
@@ -35,8 +37,7 @@ def _checkout(folder: Path | None = None) -> Path | None:
     files = (here / "dodo.py", here / "tasks" / "cli" / "running" / "database.py")
     if not all(file.is_file() for file in files):
         return None
-    if str(here) not in sys.path:
-        sys.path.insert(0, str(here))
+    make_tasks_importable(here)
     return here
 
 

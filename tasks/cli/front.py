@@ -49,7 +49,7 @@ _PATH_VALUES = {"FILE", "FOLDER", "PATH", "PLACE", "PYTHON"}  # the shell comple
 
 @dataclass
 class _Globals:
-    """The options before the command."""
+    """The folder `code` of torchyard, and the profile given before the command."""
 
     code: Path = Path()
     profile: str = ""
@@ -63,13 +63,17 @@ def _find_project(ctx: click.Context) -> Project:
     return find_project(Path.cwd(), _read_options(ctx).code)
 
 
+def _complete_word(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 def _complete_profiles(
     ctx: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     names: Iterable[str] = ()
     with suppress(TorchyardError):
         names = list_profiles(_find_project(ctx))
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return _complete_word(incomplete, names)
 
 
 def _complete_stages(
@@ -81,7 +85,7 @@ def _complete_stages(
         profile = ctx.params.get("profile") or read_default_profile(project)
         loaded = load_settings(project, profile, os.environ)
         names += [f"extensions:{one.name}" for one in loaded.settings.extensions]
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return _complete_word(incomplete, names)
 
 
 def _create_stages_argument() -> click.Argument:
@@ -303,8 +307,7 @@ def _run_doit(ctx: click.Context, profile: str, words: list[str]) -> int:
 def _complete_commands(
     ctx: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    names = _GROUP.list_commands(ctx)
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return _complete_word(incomplete, _GROUP.list_commands(ctx))
 
 
 @click.pass_context

@@ -160,7 +160,7 @@ def open_profile(  # noqa: PLR0913, PLR0917 - two parameters for a matrix, one f
         check_extensions(settings, project)
         query = host_probe.HostQuery(settings.python, settings.toolkit.path)
         host = host_of(query, layout.build / "host.json")
-        facts = knowledge or load_knowledge(Path(project.config, "knowledge"))
+        facts = knowledge or load_knowledge(Path(project.knowledge))
         loaded, facts, source = _complete_facts(loaded, project, host, facts, ask)
         settings = loaded.settings
         resolution, plan = make_plan(settings, host, facts, layout)

@@ -14,6 +14,7 @@ PROJECT_FILE, PROJECT_LOCAL_FILE = "torchyard.yaml", "torchyard.local.yaml"
 CHECKOUT_LOCAL_FILE = "config/local.yaml"
 OUTPUT_FOLDER = ".torchyard"
 LOCK_NAME = "torchyard.lock"
+BUILT_IN_PROFILE = "quickstart"  # the default where no torchyard.yaml exists
 USER_SETTINGS_NAME = "config.yaml"
 # At the start of a path in the settings: the folder with the built-in config and templates
 BUILT_IN_PREFIX = "{torchyard}/"
@@ -68,6 +69,11 @@ class Project:
     def config(self) -> PurePath:
         """Return the folder with the built-in settings, profiles and knowledge."""
         return self.code / "config"
+
+    @property
+    def knowledge(self) -> PurePath:
+        """Return the folder with the facts about GPUs, releases, extensions and failures."""
+        return self.config / "knowledge"
 
     @property
     def templates(self) -> PurePath:

@@ -153,7 +153,7 @@ class FinishedBuild:
         return {**git_source, "submodules": submodules, "patches": patches}
 
     def _format_relative_path(self, location: str) -> str:
-        """Return the path relative to the checkout, or `…/NAME` for a path outside."""
+        """Return the path relative to the project, or `…/NAME` for a path outside."""
         identity = self.layout.project.identify_location(location)
         if identity != location:
             return identity

@@ -14,7 +14,12 @@ from typing import Any
 from msgspec import ValidationError
 
 from tasks.core.errors import SettingsError, redact_secrets
-from tasks.core.project import PROJECT_FILE, PROJECT_LOCAL_FILE, Project
+from tasks.core.project import (
+    BUILT_IN_PROFILE,
+    PROJECT_FILE,
+    PROJECT_LOCAL_FILE,
+    Project,
+)
 from tasks.core.text_formatting import format_did_you_mean
 from tasks.settings import yaml_tree
 from tasks.settings.loaded_settings import LoadedSettings
@@ -25,7 +30,6 @@ from tasks.settings.yaml_tree import Leaf, Tree, format_location, merge_tree, pa
 
 _PROFILES_KEY, _PROFILE_KEY = "profiles", "profile"  # in torchyard.yaml, beside the settings
 PROJECT_PROFILE = "default"  # the settings of torchyard.yaml without a variant
-BUILT_IN_PROFILE = "quickstart"  # the default where no torchyard.yaml exists
 
 
 def list_profiles(project: Project) -> tuple[str, ...]:

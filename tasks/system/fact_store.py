@@ -1,7 +1,7 @@
 """Store the facts that were read from package indexes and toolkits, and load them offline.
 
-The file is build/.facts.json of the checkout. It has the facts of each index, and the rows of
-toolkits and torches that are installed.
+The file is build/.facts.json in the project's output folder. It has the facts of each index, and
+the rows of toolkits and torches that are installed.
 """
 
 import contextlib

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 
 from tasks.core.errors import TorchyardError
 from tasks.core.model import STAGE_VERBS
-from tasks.core.project import CHECKOUT_LOCAL_FILE, OUTPUT_FOLDER, PROJECT_FILE, Project
+from tasks.core.project import (
+    BUILT_IN_PROFILE,
+    CHECKOUT_LOCAL_FILE,
+    OUTPUT_FOLDER,
+    PROJECT_FILE,
+    Project,
+)
 
 _STAGE_NAMES = rf"(?:{'|'.join(STAGE_VERBS)})(?::[\w-]+(?:\.[\w-]+)*)?"
 _COMMAND_NAMES = "build|doctor|settings|explain|diagnose|history|report|verify|purge|restore"
@@ -22,7 +28,6 @@ _DOIT_COMMAND = re.compile(
     rf"\bdoit (?>(?:clean(?: (?:{_STAGE_NAMES})\b)?|{_STAGE_NAMES}|{_COMMAND_NAMES})\b"
     r"(?: --[a-z]+(?: [A-Z]+\b)?)*)(?! profile=)"
 )
-_DEFAULT_PROFILE = "quickstart"  # of a checkout
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class _Invocation:
 
     is_doit: bool = True
     project: Project | None = None
-    default_profile: str = _DEFAULT_PROFILE
+    default_profile: str = BUILT_IN_PROFILE
     start_folder: str = ""
 
 
@@ -99,7 +104,7 @@ def adapt_message(text: str) -> str:
     return _DOC.sub(f"{project.code.as_posix()}/docs/", text)
 
 
-def format_for_torchyard(text: str, default_profile: str = _DEFAULT_PROFILE) -> str:
+def format_for_torchyard(text: str, default_profile: str = BUILT_IN_PROFILE) -> str:
     """Return a text for a checkout with the commands and paths of the command `torchyard`."""
     text = _format_commands(text).replace(CHECKOUT_LOCAL_FILE, PROJECT_FILE)
     profiles = "|".join(map(re.escape, ("PROFILE", "NAME", default_profile)))

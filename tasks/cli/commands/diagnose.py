@@ -110,7 +110,7 @@ def _diagnose_log(subject: SelectedProfile, path: Path) -> FailureExplanation:
     opened, facts = subject.opened, read_facts(path)
     log = parse_log(path, facts.begun if facts else 0)
     if opened is None or not path.absolute().is_relative_to(Path(opened.layout.build)):
-        return explain_log(log, load_knowledge(Path(subject.project.config, "knowledge")), facts)
+        return explain_log(log, load_knowledge(Path(subject.project.knowledge)), facts)
     stages = (one for one in opened.plan.stages if getattr(one.job, "log", None) == path)
     return explain_log(log, opened.knowledge, facts, opened, next(stages, None))
 

@@ -116,7 +116,7 @@ def run_host_checks(
             Path(subject.project.outputs, "build", "host.json"),
         )
         host, ignored = host_probe.read_host(query, pin), ()
-        knowledge = load_knowledge(Path(subject.project.config, "knowledge"))
+        knowledge = load_knowledge(Path(subject.project.knowledge))
     facts = read_host_facts(build_probe_request(subject.project, host, profile), checks)
     settings_results = _check_settings(subject) if "settings" in checks else ()
     results = []

@@ -290,7 +290,7 @@ def gather_init_facts(subject: SelectedProfile) -> InitFacts:
     host = host_probe.read_host(query, layout.build / "host.json")
     host = replace(host, gpus=host_probe.list_gpus())
     places, into = tuple(list_build_places(layout, layout.build)), settings.install.into or ""
-    knowledge = load_knowledge(Path(project.config, "knowledge"))
+    knowledge = load_knowledge(Path(project.knowledge))
     is_checkout = project.is_checkout
     contents = ProjectContents() if is_checkout else read_project_contents(subject.root, knowledge)
     return InitFacts(

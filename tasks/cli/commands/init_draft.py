@@ -10,8 +10,9 @@ from pathlib import Path
 from tasks.cli.commands import init_answers
 from tasks.cli.session import open_profile
 from tasks.core.errors import TorchyardError
+from tasks.core.project import BUILT_IN_PROFILE
 from tasks.lock.opened_profile_io import Profile, SelectedProfile
-from tasks.settings.layers_io import BUILT_IN_PROFILE, PROJECT_PROFILE
+from tasks.settings.layers_io import PROJECT_PROFILE
 from tasks.stages.install.target_interpreter_io import check_install_target as check_install
 from tasks.system import screen
 from tasks.system.invocation import format_profile_argument

@@ -46,7 +46,7 @@ class EntryStatus:
 
 def list_entry_statuses(project: Project, name: str) -> Iterator[EntryStatus]:
     """Yield the status of each matrix entry. Raises `SettingsError` for malformed settings."""
-    knowledge = load_knowledge(Path(project.config, "knowledge"))
+    knowledge = load_knowledge(Path(project.knowledge))
     hosts: dict[host_probe.HostQuery, Host] = {}
 
     def read_host(query: host_probe.HostQuery, pin: PurePath) -> Host:

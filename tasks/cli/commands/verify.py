@@ -26,7 +26,7 @@ def run(subject: SelectedProfile, wheel: str = "", wheels: Sequence[str] = ()) -
     paths = [Path(one) for one in (wheel, *wheels) if one]
     if not paths:
         raise TorchyardError("no wheel is named", hint="name it: doit verify wheelhouse/NAME.whl")
-    knowledge = load_knowledge(Path(subject.project.config, "knowledge"))
+    knowledge = load_knowledge(Path(subject.project.knowledge))
     columns = screen.read_terminal_width(screen.WIDE_COLUMNS, sys.maxsize)
     results: list[ValidationResult] = []
     for path in paths:

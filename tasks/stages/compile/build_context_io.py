@@ -118,7 +118,7 @@ def read_build_context(job: CompileJob, environment: Environment | None = None) 
     ninja = cache.get("CMAKE_MAKE_PROGRAM", "")
     if cache_program_io.is_program_installed(ninja):
         spec = replace(spec, ninja=ninja)
-    rules = load_knowledge(Path(job.layout.project.config, "knowledge")).folder_rules
+    rules = load_knowledge(Path(job.layout.project.knowledge)).folder_rules
     launcher = effective.set.get("CMAKE_CXX_COMPILER_LAUNCHER", "")
     max_jobs = effective.set.get("MAX_JOBS", "")
     requested_jobs = job.jobs or (int(max_jobs) if max_jobs.isdecimal() else None)

@@ -240,7 +240,7 @@ def _build_settings_job(
         label=choice.label,
         jobs=None if build.jobs == "auto" else build.jobs,
         jobs_exact=build.jobs_exact,
-        knowledge=layout.project.config / "knowledge",
+        knowledge=layout.project.knowledge,
         runs=layout.build / "records" / "extensions" / f"{extension.name}.jsonl",
         work=layout.build / "extensions" / extension.name,
         manifest=layout.compute_manifest_path(f"extensions:{extension.name}"),

@@ -111,10 +111,7 @@ def run(job: ValidateJob) -> tuple[Validation]:
     wheel = manifests.read_manifest(wheel_manifest, Wheel)
     manifests.remove_manifests(job.manifest, job.junit)
     checks = check_results.select_checks(_run_checks(job, wheel), job.checks)
-    knowledge, profile = (
-        load_knowledge(Path(job.layout.project.config, "knowledge")),
-        job.layout.profile,
-    )
+    knowledge, profile = load_knowledge(Path(job.layout.project.knowledge)), job.layout.profile
     results = [check_results.add_diagnosis(knowledge, check) for check in checks]
     for index, check in enumerate(results):
         if check.status == "failed":
@@ -173,7 +170,7 @@ def _check_machine_code(
 ) -> list[ValidationResult]:
     if "machine_code" not in job.checks:
         return []
-    knowledge = load_knowledge(Path(job.layout.project.config, "knowledge"))
+    knowledge = load_knowledge(Path(job.layout.project.knowledge))
     checker = CodeChecker(job, knowledge, torch_checks_io.find_code_reader(deps, wheel))
     maker = deps.toolkit.version if deps.toolkit else None
     with shell.stop_commands_when(stopped.is_set):

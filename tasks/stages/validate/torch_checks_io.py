@@ -105,7 +105,7 @@ def collect_probe_checks(
     job: ValidateJob, wheel: Wheel, output: ProbeOutput, built: Mapping[str, BuiltExtension]
 ) -> list[ValidationResult]:
     """Return the results of the probe, and check that torch's archs cover the targets."""
-    knowledge = load_knowledge(Path(job.layout.project.config, "knowledge"))
+    knowledge = load_knowledge(Path(job.layout.project.knowledge))
     names = ["import", *_list_probe_checks(job, built)]
     results = [build_probe_check(name, output) for name in names]
     if "archs" in job.checks:
@@ -145,7 +145,7 @@ def run_smoke_checks(
     env: Mapping[str, str],
 ) -> list[ValidationResult]:
     """Run the test script of each built extension. A script with exit code 0 passes."""
-    knowledge = load_knowledge(Path(job.layout.project.config, "knowledge"))
+    knowledge = load_knowledge(Path(job.layout.project.knowledge))
     hung, checks = output.hung, []
     for name, smoke in job.smokes.items() if "extensions" in job.checks else ():
         if name not in built:

@@ -152,7 +152,7 @@ def require_target_code(job: model.PrebuiltJob, wheel: Path) -> None:
         print_warning(f"{wheel.name}: {error.message}; doit validate checks its machine code again")
         return
     gpus = [Arch(target.major, target.minor) for target in job.targets]
-    knowledge = load_knowledge(Path(job.layout.project.config, "knowledge"))
+    knowledge = load_knowledge(Path(job.layout.project.knowledge))
     missing = [str(gpu) for gpu in gpus if not can_run_code(knowledge, code, gpu, maker=job.cuda)]
     found = f"{wheel.name} holds machine code for {', '.join(code.names) or 'no GPU'}"
     if missing:
