@@ -183,11 +183,17 @@ def needs_following_lines(failure: Failure, text: str) -> bool:
 
 def has_nearby_pattern(near: tuple[str, ...], lines: Sequence[LogLine], at: int) -> bool:
     """Return True if one of the patterns `near` matches a line around `at`, or if it is empty."""
-    if not near:
-        return True
-    pattern = _compile_patterns(near, ())
+    return not near or bool(search_nearby(near, lines, at))
+
+
+def search_nearby(
+    patterns: tuple[str, ...], lines: Sequence[LogLine], at: int
+) -> re.Match[str] | None:
+    """Return the match of the first pattern that matches a line around `at`."""
     nearby = lines[max(0, at - _NEARBY_LINES) : at + _NEARBY_LINES]
-    return any(pattern.search(line.text) for line in nearby)
+    compiled = (_compile_patterns((one,), ()) for one in patterns)
+    matches = (one.search(line.text) for one in compiled for line in nearby)
+    return next(filter(None, matches), None)
 
 
 @cache

@@ -9,13 +9,14 @@ from functools import cache
 
 from tasks.diagnosis.failure_matches import (
     find_required_literals,
-    has_nearby_pattern,
     has_windows_text,
     is_excluded,
     is_warning,
     join_wrapped_lines,
+    search_nearby,
 )
 from tasks.diagnosis.first_error import is_error, is_noise
+from tasks.diagnosis.log_facts import NO_FACTS, LogFacts
 from tasks.diagnosis.log_lines import LogLine
 from tasks.knowledge.error_kinds import (
     ErrorKind,
@@ -46,14 +47,14 @@ class KindMatch:
 
 @dataclass(frozen=True)
 class KindFinder:
-    """The kinds and tables of the knowledge. `managers` are those of the log's system.
+    """The kinds and tables of the knowledge. `facts` are those of the log.
 
     `history` says which releases of torch have a name that no table has.
     """
 
     kinds: Sequence[ErrorKind]
     names: Mapping[str, Sequence[NameRow]]
-    managers: Sequence[str] = ()
+    facts: LogFacts = NO_FACTS
     history: NameHistory | None = None
 
     def find_kind(self, lines: Sequence[LogLine], *, late: bool = False) -> KindMatch | None:
@@ -83,8 +84,10 @@ class KindFinder:
     def _select_kinds(
         self, lines: Sequence[LogLine], is_selected: Callable[[ErrorKind], bool]
     ) -> tuple[ErrorKind, ...]:
-        """Return the selected kinds, without those of Windows for the log of another system."""
-        selected = tuple(filter(is_selected, self.kinds))
+        """Return the selected kinds that apply to the machine of the log."""
+        selected = tuple(
+            one for one in self.kinds if is_selected(one) and self.facts.matches(one.machine)
+        )
         if not any(one.platform for one in selected) or has_windows_text(lines):
             return selected
         return tuple(one for one in selected if not one.platform)
@@ -98,8 +101,10 @@ class KindFinder:
             match = pattern.search(text) or pattern.search(wrapped)
             if not match or match.start() >= len(text) or is_excluded(kind.unless, text):
                 continue
-            if has_nearby_pattern(kind.near, lines, index):
-                values = {key: value for key, value in match.groupdict().items() if value}
+            nearby = search_nearby(kind.near, lines, index) if kind.near else None
+            if nearby or not kind.near:
+                groups = {**(nearby.groupdict() if nearby else {}), **match.groupdict()}
+                values = {key: value for key, value in groups.items() if value}
                 if explained := self._explain(kind, index, values):
                     return explained
         return None
@@ -114,12 +119,13 @@ class KindFinder:
             values["name"] = _shorten(name)
             if kind.key == "symbol":
                 values["symbol"] = name
+        values = {**self.facts.words, **values}
         causes, remedy = [kind.cause], kind.remedy
         if found := find_name(self.names.get(kind.table, ()), values.get(kind.key, "")):
             row, more = found
             values |= more
             causes.insert(0, row.cause or kind.cause)
-            install = format_install_steps(row.packages, self.managers)
+            install = format_install_steps(row.packages, self.facts.managers)
             remedy = (*([install] if install else []), *row.remedy) or remedy
         elif self.history and (known := self.history.explain_name(*_find_torch_name(kind, values))):
             causes, remedy = [known[0]], known[1]

@@ -5,6 +5,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion
+
 from tasks.diagnosis.log_lines import LogLine
 
 # Each group "value" is the fact, or "major" and "minor"; the first expression with a match decides
@@ -66,6 +69,12 @@ _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
             r"\bclang(?:\+\+)?-(?P<value>\d{1,2})\b",
             r"lib/clang/(?P<value>\d{1,2})\b",
         ),
+        "package": (  # the one that was not built
+            r"Failed building (?:wheel|editable) for (?P<value>[A-Za-z][\w.-]*)",
+            r"[Ff]ailed to build [`']?(?P<value>[A-Za-z][\w.-]*?)(?:[ @=`']|$)",
+            r"^\s*Building (?:wheel|editable) for (?P<value>[A-Za-z][\w.-]*) \(",
+            r"installable wheels for some pyproject.toml based projects \((?P<value>[\w.-]+)\)",
+        ),
         "Visual Studio": (r"Microsoft Visual Studio[\\/]+(?P<value>20\d\d)\b",),
         "MSVC": (
             r"MSVC[\\/]+(?P<value>14\.\d\d)",
@@ -105,9 +114,29 @@ class LogFacts:
         """Return "Windows, Python 3.10, CUDA 11.8", "" if nothing is known."""
         unnamed = {"system", "in"}
         named = (
-            value if name in unnamed else f"{name} {value}" for name, value in self.values.items()
+            value if name in unnamed else f"{name} {value}"
+            for name, value in self.values.items()
+            if name != "package"
         )
         return ", ".join(named)
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The words for texts: log_python, log_cuda, log_cu ("cu124"), log_package and others."""
+        words = {
+            f"log_{name.lower().replace(' ', '_')}": value for name, value in self.values.items()
+        }
+        if cuda := self.values.get("CUDA"):
+            words["log_cu"] = f"cu{cuda.replace('.', '')}"
+        return words
+
+    def matches(self, machine: Iterable[str]) -> bool:
+        """Return True if the log names each of these versions, such as "GCC <5"."""
+        required = (one.rpartition(" ") for one in machine)
+        return all(_is_in_range(self.values.get(name, ""), text) for name, _, text in required)
+
+
+NO_FACTS = LogFacts({})
 
 
 def parse_log_facts(lines: Iterable[LogLine]) -> LogFacts:
@@ -127,6 +156,13 @@ def parse_log_facts(lines: Iterable[LogLine]) -> LogFacts:
         values.pop("GCC", None)
     managers = _MANAGERS.get(system) or _MANAGERS.get(system.partition(" ")[0], ())
     return LogFacts({key: value for key, value in values.items() if value}, managers)
+
+
+def _is_in_range(version: str, specifier: str) -> bool:
+    try:
+        return SpecifierSet(specifier).contains(version.partition("+")[0], prereleases=True)
+    except InvalidVersion:
+        return False
 
 
 def _read_value(match: re.Match[str]) -> str:

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path, PurePath
@@ -18,11 +18,12 @@ from tasks.diagnosis import diagnosis_text
 from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
 from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.kind_matches import KindFinder
-from tasks.diagnosis.log_facts import LogFacts, parse_log_facts
+from tasks.diagnosis.log_facts import NO_FACTS, LogFacts, parse_log_facts
 from tasks.diagnosis.remedy_steps import write_for_system
 from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
 from tasks.knowledge import Knowledge, package_managers
 from tasks.knowledge.cuda_toolkits import find_toolkit, list_capable_toolkits
+from tasks.knowledge.error_kinds import can_fill, fill_text
 from tasks.lock.opened_profile_io import Profile
 from tasks.planning.suggestions import format_wheel_alternatives
 from tasks.runlog import memory_monitor_io
@@ -82,9 +83,6 @@ def _find_arch_lines(
                     yield file, index + 1
 
 
-_UNKNOWN_MACHINE = LogFacts({})
-
-
 @dataclass(frozen=True)
 class FailureExplanation:
     """The diagnosis of a log, with the remedy and a source excerpt.
@@ -99,7 +97,7 @@ class FailureExplanation:
     remedy: str
     excerpt: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
-    machine: LogFacts = _UNKNOWN_MACHINE
+    machine: LogFacts = NO_FACTS
 
     @property
     def document(self) -> dict[str, Any]:
@@ -132,10 +130,8 @@ def explain_log(
     """
     failures, log = knowledge.failures, Path(parsed.path or "")
     facts_of_log = parse_log_facts(parsed.lines)
-    system = facts_of_log.values.get("system", "")
-    machine = _UNKNOWN_MACHINE if profile else facts_of_log
-    managers, torch_names = facts_of_log.managers, knowledge.torch_names
-    kinds = KindFinder(knowledge.kinds, knowledge.names, managers, torch_names)
+    machine = NO_FACTS if profile else facts_of_log
+    kinds = KindFinder(knowledge.kinds, knowledge.names, facts_of_log, knowledge.torch_names)
     found = apply_run_facts(facts, diagnose_log(failures, parsed, kinds), failures)
     failure, error = found.failure, found.first_error
     if stage and stage.kind == "extensions":
@@ -147,7 +143,7 @@ def explain_log(
         location = f"read the lines around {log}:{error.number}" if error else ""
         excerpt = diagnosis_text.extract_source_excerpt(parsed.raws, error.number) if error else ()
         if found.kind:
-            remedy = "\n".join(write_for_system(found.kind.remedy, system))
+            remedy = _write_remedy(found.kind.remedy, facts_of_log)
             return FailureExplanation(log, found, remedy, excerpt, (), machine)
         possible = {one.slug: one for one in failures if one.slug in found.candidates}
         candidates = tuple(possible[slug].cause for slug in found.candidates)
@@ -155,12 +151,20 @@ def explain_log(
         remedy = "\n".join(filter(None, (location, *dict.fromkeys(steps))))
         return FailureExplanation(log, found, remedy, excerpt, candidates, machine)
     if profile is None:
-        remedy = "\n".join(write_for_system(failure.remedy, system))
+        words = facts_of_log.words
+        steps = [fill_text(one, words) for one in failure.remedy if can_fill(one, words)]
+        remedy = _write_remedy(steps, facts_of_log)
         return FailureExplanation(log, found, remedy, machine=machine)
     placeholders = build_profile_placeholders(profile, stage, facts)
     arch_hint = suggest_arch_removal(stage, found, placeholders["extensions_file"])
     remedy = arch_hint or diagnosis_text.fill_remedy(failure, placeholders)
     return FailureExplanation(log, found, add_profile_argument(remedy, profile.layout.profile))
+
+
+def _write_remedy(steps: Sequence[str], machine: LogFacts) -> str:
+    """Return the steps as lines with the commands of the log's system and the failed package."""
+    text = "\n".join(write_for_system(steps, machine.values.get("system", "")))
+    return re.sub(r"\bPACKAGE\b", machine.values.get("package", "PACKAGE"), text)
 
 
 def explain_error(

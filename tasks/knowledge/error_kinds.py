@@ -37,11 +37,12 @@ _INSTALL_COMMANDS = {
 class ErrorKind(Struct, frozen=True, kw_only=True):
     """A kind of error. One of `patterns` matches a line; its named groups fill the texts.
 
-    `near`, `unless` and `platform` are as in failures.yaml. If `table` has a row for the value of
-    the group `key`, the row's texts replace `cause` and `remedy`. `about` is what failed. `remedy`
-    has one command or sentence for each step. A kind with `late` is used only if no other kind or
-    failure explains the log. `refines` are the failures whose texts this kind replaces on a line
-    that both match, in logs of other builds.
+    `near`, `unless` and `platform` are as in failures.yaml; the named groups of `near` fill the
+    texts too. `machine` has the versions that the log's machine must have, such as "GCC <5". If
+    `table` has a row for the value of the group `key`, the row's texts replace `cause` and
+    `remedy`. `about` is what failed. `remedy` has one command or sentence for each step. A kind
+    with `late` is used only if no other kind or failure explains the log. `refines` are the
+    failures whose texts this kind replaces on a line that both match, in logs of other builds.
     """
 
     slug: str = field(name="id")
@@ -53,6 +54,7 @@ class ErrorKind(Struct, frozen=True, kw_only=True):
     near: tuple[Pattern, ...] = ()
     unless: tuple[Pattern, ...] = ()
     platform: str = ""
+    machine: tuple[str, ...] = ()
     table: str = ""
     key: str = ""
     late: bool = False

@@ -67,3 +67,14 @@ def test_system_decides_which_package_managers_are_named(
     log: str, managers: tuple[str, ...]
 ) -> None:
     assert read(log).managers == managers
+
+
+def test_words_and_version_ranges_of_a_log() -> None:
+    facts = read(
+        "/usr/local/cuda-12.4/bin/nvcc\ngcc (GCC) 4.8.5\nERROR: Failed building wheel for apex"
+    )
+    assert facts.words["log_cu"] == "cu124"
+    assert facts.words["log_package"] == "apex"
+    assert facts.matches(["GCC <5", "CUDA >=12.0"])
+    assert not facts.matches(["GCC >=5"])
+    assert not facts.matches(["Python >=3.12"])  # the log does not say it
