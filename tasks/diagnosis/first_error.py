@@ -96,7 +96,7 @@ _NOISE = re.compile(
     | ^\s+\S+:\d+\s\(\w+\)$ | DEPRECATION | ^\s*\w*Warning: | ^\s*\S+:\d+:\s\w*Warning:
     | ^\s*checking\s(?!.*\berror:)
     | ^\s*print\( | is\signored:
-    | ^[A-Z]?[\w',]+\s(?:[\w',()]+\s){3,}.*\berrors?(?:\smessage)?\s?:$   # a person's sentence
+    | ^[A-Z]?[\w',]+\s(?:[\w',()]+\s){3,}.*\berrors?(?:\smessage)?\s?:$   # a sentence of the report
     | ^\s*(?:\w+/)*(?:conftest|_configtest|Check(?:Symbol|Function|Include)\w*)\.c\w*[:(]  # probes
     | CMakeFiles/CMake(?:Tmp|Scratch)/\S*src\.c\w*[:(]
     | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\sError\(s\)
