@@ -55,6 +55,13 @@ _EXCEPTION = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): ")
 _MESSAGE_LINES = 5  # lines of a message that may match together
 _CMAKE_MESSAGE_LINES = 4  # lines of a CMake message that may name what was not found
 _RESOLVER_MESSAGE_LINES = 60  # lines of a resolver's explanation
+_HEAD_WITHOUT_MESSAGE = re.compile(
+    r"^CMake Error at \S.* \(\w+\):$|^(?:\w+\.)*\w*(?:Error|Exception):$"
+)
+_RETRY = re.compile(r"\bRetrying\b|\bretry(?:ing)? \d|\battempt \d", re.IGNORECASE)
+_RETRIES = 60  # lines before the last of several retries
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
+_SOURCE_TEXT = re.compile(r"""^\s*f?["'].*["'],?\s*$""")  # a string in a traceback
 _TRACEBACK_FRAME = re.compile(r"^\s*File \".+\", line \d+")
 _TRACEBACK_LINES = 2  # a frame and its source line
 TRUNCATED_SLUG = "truncated-log"
@@ -96,11 +103,11 @@ def diagnose_log(
         if one.failure.slug == "no-matching-distribution" and _find_conflict_at(one, lines):
             conflict_failure = next(known for known in failures if known.slug == CONFLICT_SLUG)
             matches[index] = replace(one, failure=conflict_failure)
-    error = next((parse_error(line) for line in lines if is_error(line)), None)
+    error = next((_parse_message(line, lines) for line in lines if is_error(line)), None)
     match = _choose_match(matches, lines, error)
     if kinds and (kind := _find_kind(kinds, match, lines)):
         shown = _find_raised_error(lines, kind.at)
-        return Diagnosis(None, (), parse_error(shown), shown.unit, kind=kind)
+        return Diagnosis(None, (), _parse_message(shown, lines), shown.unit, kind=kind)
     if match is None:
         slugs = (one.failure.slug for one in matches if one.failure.rank != "rest")
         candidates = tuple(dict.fromkeys(slugs))
@@ -113,10 +120,11 @@ def diagnose_log(
     failure = match.failure
     line = _find_error_line(match, lines)
     is_rest = failure.rank == "rest"
-    first_error = error or find_consequence(lines) if is_rest else parse_error(line)
+    first_error = error or find_consequence(lines) if is_rest else _parse_message(line, lines)
     if first_error and failure.slug == CONFLICT_SLUG:
         conflict = _find_conflict_at(match, lines)
-        first_error = replace(first_error, text=conflict or first_error.text)
+        text = f"{first_error.text.rstrip('.:')}: {conflict}" if conflict else first_error.text
+        first_error = replace(first_error, text=text)
     refined = kinds.refine_failure(failure.slug, lines, match.at) if kinds else None
     return Diagnosis(failure, (failure.slug,), first_error, line.unit, kind=refined)
 
@@ -133,12 +141,38 @@ def _find_kind(
 
 
 def _find_error_line(match: FailureMatch, lines: Sequence[LogLine]) -> LogLine:
-    """Return the line of a match, or the error after it if the match needs the lines after it."""
-    line = lines[match.at]
-    if is_error(line) or not needs_following_lines(match.failure, line.text):
+    """Return the line of a match, or the line that reports its error.
+
+    That is the error after it if the match needs the lines after it, the error before it if the
+    match is a consequence or in the middle of CMake's message, and the first of several retries.
+    """
+    line, before = lines[match.at], lines[: match.at]
+    if _RETRY.search(line.text):
+        key = _NUMBERS.sub("0", line.text)
+        recent = before[-_RETRIES:]
+        return next((one for one in recent if _NUMBERS.sub("0", one.text) == key), line)
+    if is_error(line):
         return line
-    after = lines[match.at : match.at + _MESSAGE_LINES]
-    return next(filter(is_error, after), line)
+    if is_consequence(line):
+        return next(filter(is_error, before), line)
+    if _SOURCE_TEXT.match(line.text):
+        raised = lines[match.at : match.at + _MESSAGE_LINES]
+        return next(filter(is_error, raised), line)
+    if needs_following_lines(match.failure, line.text):
+        after = lines[match.at : match.at + _MESSAGE_LINES]
+        return next(filter(is_error, after), line)
+    heads = (one for one in before[-_CMAKE_MESSAGE_LINES:] if one.text.startswith("CMake Error at"))
+    return next(heads, line)
+
+
+def _parse_message(line: LogLine, lines: Sequence[LogLine]) -> FirstError:
+    """Return the error in a line, with the line after it if the message begins there."""
+    error = parse_error(line)
+    if not _HEAD_WITHOUT_MESSAGE.search(error.text):
+        return error
+    after = lines[lines.index(line) + 1 :][:_MESSAGE_LINES]
+    message = next((one.text.strip() for one in after if one.text.strip()), "")
+    return replace(error, text=f"{error.text} {message}".strip())
 
 
 def _ends_in_traceback(lines: Sequence[LogLine]) -> bool:

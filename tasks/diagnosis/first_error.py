@@ -32,7 +32,8 @@ _ERROR = re.compile(
     | ^(?:\[rank\d+\]:|E)?\s*(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\s*$
     | ^(?:[a-z_]\w*\.)+(?:[A-Z]\w+|gaierror|timeout):\s | :\sNo\smodule\snamed\s
     # tools and shells
-    | ^\s*(?:ERROR|Error|FATAL|Fatal):\s | ^\s*\[(?:ERROR|FATAL|CRITICAL)\]\s
+    | ^\s*(?:ERROR|Error|FATAL|Fatal|FATAL\sERROR):\s | ^OMP:\sError\s\#\d+:
+    | ^\s*\[(?:ERROR|FATAL|CRITICAL)\]\s
     | \s-\s(?:ERROR|CRITICAL)\s-\s | ^E:\s(?!could) | ^\s*×\s | ^(?:critical|error)\s+libmamba\b
     | ^curl:\s\(\d+\) | ^(?:dpkg|rsync|tar|wget|ssh|cp|mv|mkdir|rm|patch|unzip):\s.*(?:error|cannot|
         unable|denied|Could\snot|Cannot|failed)
@@ -56,7 +57,7 @@ _CONSEQUENCE = re.compile(
       ninja:\sbuild\sstopped | CalledProcessError | ^\s*FAILED:\s | Command\serrored\sout\b
     | \bError\scompiling\sobjects | Error\sbuilding\sextension
     | \berror:\s[Cc]ommand\s.*(?:failed\swith|returned\snon-zero)\sexit
-    | subprocess-exited-with-error | metadata-generation-failed
+    | subprocess-exited-with-error | metadata-generation-failed | backend-unavailable
     | Failed\s(?:to\sbuild|building) | Could\snot\sbuild\swheels
     | g?make(?:\[\d+\])?:\s\*\*\*\s(?:\[|[Ww]aiting|Deleting)
     | [Cc]ollect2:\serror:\sld\sreturned | symbol\(s\)\snot\sfound\sfor\sarchitecture
@@ -86,6 +87,7 @@ _NOISE = re.compile(
     | ^(?!.*\berror:\s).*(?:^|\s)["']?-Werror | ^\s*Running\scommand\s   # flags; pip's progress
     | (?:^|[:\s])warning(?:\s[A-Z]*\d*\S*)?\s*: | \bwarning\s\#\d+ | ^\s*\#warning
     | \s0\s*$ | ,\sskipping\b  # counters; what is left out
+    | ^(?!.*\berror\b).*[:)]\s*note:\s
     | ^\s*\[?(?:WARN(?:ING)?|INFO|DEBUG)\b[\]:\s] | ^\S+:\sWARNING:\s
     | ^\s*--\s(?:Performing|Looking|Check|Detecting|Found)\b | ^\s*\d+\s\|\s | ^\s*\|\s | ^\s*note:
     | ^\s*(?:adding|copying|creating|writing|reading|running|inflating|Compiling|Downloading)\s

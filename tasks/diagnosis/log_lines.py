@@ -139,6 +139,8 @@ _LINE_PREFIX = re.compile(
       (?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?
          (?:Z|[+-]\d\d:?\d\d)?\]?\s?)?    # a CI's clock
       (?:\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s)?   # a clock without a date
+      (?:[A-Z][a-z]{2}\s[\d\s]\d\s\d\d:\d\d:\d\d\s\S+\s[\w.-]+\[\d+\]:\s)?   # journald
+      (?:[\w.-]+[-_]\d+\s+\|\s)?   # docker compose
       (?:\#\d+\s\d+\.\d+\s?)?   # docker build
       (?:\d+\.\d{2,3}\s)?   # docker's summary
       (?:\#\#\[\w+\]|::\w+::)?   # CI commands

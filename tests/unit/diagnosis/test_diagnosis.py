@@ -62,7 +62,7 @@ def test_resolver_conflict_names_both_requirements(conflict: str, log: str) -> N
         assert found.failure.slug == "no-matching-distribution"
     else:
         assert found.failure.slug == "resolver-conflict"
-        assert found.first_error.text == conflict
+        assert found.first_error.text.endswith(f": {conflict}")
 
 
 def test_every_known_cause_has_log() -> None:
@@ -174,6 +174,32 @@ def test_first_error_is_werror_diagnostic_not_flag_or_progress(
     assert found.failure is None
     assert found.first_error is not None
     assert found.first_error.text == (first or lines[0])
+
+
+RETRY = "WARNING: Retrying (Retry(total={})) after connection broken by 'ProxyError(0x7f)': /a"
+NO_OPS = "Couldn't load custom C++ ops. This can happen if your PyTorch and "
+
+
+@pytest.mark.parametrize(
+    ("lines", "first"),
+    [
+        (["CMake Error at c.cmake:66 (message):", "", "  Failed to find nvToolsExt"],
+         "CMake Error at c.cmake:66 (message): Failed to find nvToolsExt"),
+        (["src/core.cu(717): error: expected an expression",
+          "make[4]: *** [/w/third_party/nccl/build/obj/core.o] Error 2"],
+         "src/core.cu(717): error: expected an expression"),
+        ([RETRY.format(1), RETRY.format(0), "ERROR: No matching distribution found for a"],
+         RETRY.format(1)),
+        ([f'    "{NO_OPS}"', f"RuntimeError: {NO_OPS}torchvision"],
+         f"RuntimeError: {NO_OPS}torchvision"),
+        (["Oct 04 15:02:41 host run.sh[394]: ModuleNotFoundError: No module named 'torch._six'"],
+         "ModuleNotFoundError: No module named 'torch._six'"),
+    ],
+)  # fmt: skip
+def test_first_error_is_the_message(lines: list[str], first: str) -> None:
+    found = diagnose("\n".join(lines))
+    assert found.first_error is not None
+    assert found.first_error.text == first
 
 
 def test_ambiguous_causes_are_candidates() -> None:
