@@ -96,7 +96,7 @@ def diagnose_log(
     start = _find_last_attempt(log.lines)
     lines = log.lines[start:]
     matches = _drop_late_exceptions(
-        [one for one in log.match_failures(failures, start) if _is_blocking(one, lines)], lines
+        _select_blocking(list(log.match_failures(failures, start)), lines), lines
     )
     for index, one in enumerate(matches):
         # uv explains some missing versions by a conflict
@@ -251,14 +251,30 @@ def _drop_late_exceptions(
     return [one for one in matches if one.at < first or not _EXCEPTION.match(lines[one.at].text)]
 
 
-def _is_blocking(match: FailureMatch, lines: Sequence[LogLine]) -> bool:
-    line, after = lines[match.at], lines[match.at + 1 :]
-    if line.failed is False and any(other.failed for other in lines):
-        return False
-    if is_warning(line.text) and any(_BUILD_PROGRESS.search(other.text) for other in after):
-        return False
-    is_notice = match.failure.rank == "notice"
-    return not (is_notice and any(_BUILD_CONTINUES.search(other.text) for other in after))
+def _select_blocking(
+    matches: Sequence[FailureMatch], lines: Sequence[LogLine]
+) -> list[FailureMatch]:
+    """Return the matches that can have stopped the build: it did not go on after them."""
+    if not matches:
+        return []
+    has_failed_edge = any(line.failed for line in lines)
+    last_progress = _find_last(_BUILD_PROGRESS, lines)
+    last_step = _find_last(_BUILD_CONTINUES, lines)
+    return [
+        one
+        for one in matches
+        if not (
+            (has_failed_edge and lines[one.at].failed is False)
+            or (one.at < last_progress and is_warning(lines[one.at].text))
+            or (one.at < last_step and one.failure.rank == "notice")
+        )
+    ]
+
+
+def _find_last(pattern: re.Pattern[str], lines: Sequence[LogLine]) -> int:
+    """Return the index of the last line that matches, -1 if none."""
+    indexes = range(len(lines) - 1, -1, -1)
+    return next((index for index in indexes if pattern.search(lines[index].text)), -1)
 
 
 def _choose_match(
