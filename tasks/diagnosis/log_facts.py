@@ -36,7 +36,7 @@ _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
         ),
         "Python": (
             r"\bcp(?P<major>3)(?P<minor>\d{1,2})-",
-            r"cpython-(?P<major>3)(?P<minor>\d{1,2})\b",
+            r"cpython-(?P<major>3)(?P<minor>\d{1,2})[mt]?\b",
             r"[/\\][Pp]ython(?P<value>3\.\d{1,2})\b",
             r"\bPython(?P<major>3)(?P<minor>\d{1,2})[\\/]",
             r"(?:lib\.|temp\.)\S+-(?P<value>3\.\d{1,2})\b",

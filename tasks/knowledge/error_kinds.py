@@ -20,7 +20,7 @@ About = Literal[
     "network", "kernel", "disk", "GPU",
 ]  # fmt: skip
 KIND_FILES = (
-    *("compiler", "linker", "toolkit", "python", "network", "system", "cmake"),
+    *("compiler", "linker", "gpu", "toolkit", "python", "network", "system", "cmake"),
     "general",  # the late ones
 )
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")

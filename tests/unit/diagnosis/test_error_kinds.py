@@ -61,8 +61,8 @@ def test_words_of_a_kind_are_groups_of_its_patterns(kind: Any) -> None:
     nearby = [set(re.compile(pattern).groupindex) for pattern in kind.near]
     words -= {word for word in words if nearby and all(word in one for one in nearby)}
     assert all(words <= one for one in groups), kind.slug
-    keyed = any(names and all(kind.key in one for one in names) for names in (groups, nearby))
-    assert not kind.table or keyed
+    keyed = nearby if nearby and all(kind.key in one for one in nearby) else groups
+    assert not kind.table or all(kind.key in one for one in keyed)
     assert not kind.table or kind.table in KNOWLEDGE.names
 
 
