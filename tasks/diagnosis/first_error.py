@@ -58,6 +58,7 @@ _CONSEQUENCE = re.compile(
     | \bError\scompiling\sobjects | Error\sbuilding\sextension
     | \berror:\s[Cc]ommand\s.*(?:failed\swith|returned\snon-zero)\sexit
     | subprocess-exited-with-error | metadata-generation-failed | backend-unavailable
+    | ^\s*ERROR:\sException:\s*$   # pip, before a traceback
     | Failed\s(?:to\sbuild|building) | Could\snot\sbuild\swheels
     | g?make(?:\[\d+\])?:\s\*\*\*\s(?:\[|[Ww]aiting|Deleting)
     | [Cc]ollect2:\serror:\sld\sreturned | symbol\(s\)\snot\sfound\sfor\sarchitecture
@@ -98,6 +99,7 @@ _NOISE = re.compile(
     | ^\s+\S+:\d+\s\(\w+\)$ | DEPRECATION | ^\s*\w*Warning: | ^\s*\S+:\d+:\s\w*Warning:
     | ^\s*checking\s(?!.*\berror:)
     | ^\s*print\( | is\signored:
+    | ^Unable\sto\sfind\simage\s'.*'\slocally   # docker run pulls it then
     | ^[A-Z]?[\w',]+\s(?:[\w',()]+\s){3,}.*\berrors?(?:\smessage)?\s?:$   # a sentence of the report
     | ^\s*(?:\w+/)*(?:conftest|_configtest|Check(?:Symbol|Function|Include)\w*)\.c\w*[:(]  # probes
     | CMakeFiles/CMake(?:Tmp|Scratch)/\S*src\.c\w*[:(]
