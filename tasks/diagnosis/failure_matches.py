@@ -67,7 +67,7 @@ _WRAPPER = re.compile(  # what pip prints around the output of a build: not join
 )
 _WARNING_MESSAGE = re.compile(
     r"^\s*(?:\S+:\d+: )?(?:\w+Warning: |WARNING(?:\[XFORMERS\]|:xformers)?: ?|CMake Warning|"
-    r"A module that was)"
+    r"A module that was|[\d\s:.-]*W tensorflow/)"
 )
 
 

@@ -99,6 +99,7 @@ _NOISE = re.compile(
     | ^\s+\S+:\d+\s\(\w+\)$ | DEPRECATION | ^\s*\w*Warning: | ^\s*\S+:\d+:\s\w*Warning:
     | ^\s*checking\s(?!.*\berror:)
     | ^\s*print\( | is\signored: | ^Error\scaught\swas:   # xformers, of its optional triton
+    | ^[\d\s:.-]*W\stensorflow/
     | ^Unable\sto\sfind\simage\s'.*'\slocally   # docker run pulls it then
     | ^[A-Z]?[\w',]+\s(?:[\w',()]+\s){3,}.*\berrors?(?:\smessage)?\s?:$   # a sentence of the report
     | ^\s*(?:\w+/)*(?:conftest|_configtest|Check(?:Symbol|Function|Include)\w*)\.c\w*[:(]  # probes
