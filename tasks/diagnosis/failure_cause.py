@@ -52,6 +52,7 @@ _SOFT_ERROR = re.compile(  # programs often go on after these
     r"^\s*(?:\w+\.)*\w+(?:Error|Exception): |^\s*/bin/sh: |Failed to clone|Retry scheduled"
 )
 _EXCEPTION = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): ")
+_OPTION_REJECTED = re.compile(r"\bCommand line error D\d{4}\b")  # of Visual C++
 _MESSAGE_LINES = 5  # lines of a message that may match together
 _CMAKE_MESSAGE_LINES = 4  # lines of a CMake message that may name what was not found
 _RESOLVER_MESSAGE_LINES = 60  # lines of a resolver's explanation
@@ -295,9 +296,11 @@ def _choose_match(
 
 
 def _has_unknown_error_before(match: FailureMatch, lines: Sequence[LogLine]) -> bool:
-    """Return True if an earlier error of another edge or of CMake may be the cause."""
+    """Return True if an earlier error of another edge, cl or CMake may be the cause."""
     unit, before = lines[match.at].unit, lines[: match.at]
     if any(line.failed and line.unit != unit and is_compiler_error(line) for line in before):
+        return True
+    if any(_OPTION_REJECTED.search(line.text) for line in before):
         return True
     # CMake continues after errors
     starts = (line.text.lstrip().startswith("CMake Error ") for line in lines[: match.at + 1])

@@ -68,7 +68,7 @@ _CONSEQUENCE = re.compile(
     | No\smatching\sdistribution | Pip\ssubprocess\serror
     | pip's\sdependency\sresolver\sdoes | HTTP\sError\s404  # pip installs anyway; a wheel is built
     | \baborting\b | Retry\sscheduled | \bbackend='\w+'\sraised:\s*$   # torch.compile
-    | compilation\sterminated
+    | compilation\sterminated | \bCppCompileError:\sC\+\+ | \bBackendCompilerFailed:\sbackend=
     | \d+\serrors?\s(?:detected\sin|generated) | ^\s*raise\b | Build\sbackend\sfailed
     | error:\sFailed\sto\s(?:prepare|download\sand\sbuild|fetch\swheel)  # uv, before the cause
     | Failed\sto\sclone | finished\swith\sstatus\s'error' | \.\.\.\s+error$
