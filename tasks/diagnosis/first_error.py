@@ -91,7 +91,7 @@ _NOISE = re.compile(
     | ^(?!.*\berror\b).*[:)]\s*note:\s
     | ^\s*\[?(?:WARN(?:ING)?|INFO|DEBUG)\b[\]:\s] | ^\S+:\sWARNING:\s
     | ^\s*--\s(?:Performing|Looking|Check|Detecting|Found)\b | ^\s*\d+\s\|\s | ^\s*\|\s | ^\s*note:
-    | ^\s*(?:adding|copying|creating|writing|reading|running|inflating|Compiling|Downloading)\s
+    | ^\s*(?:adding|copying|creating|writing|reading|running|inflating|Compiling|Downloading)\s(?!.*\sfailed\.?$)
     | ^(?:\[pid\s+\d+\]\s|\d+\s+)?(?:[\d:.]+\s)?\w+\(.*\)\s+=\s(?:-?\d|0x|\?)   # strace
     | ^\s*(?:HEAD\sis\snow\sat|commit|\*)\s[0-9a-f]{7,}\b | ^\s*[0-9a-f]{7,40}\s\w  # git's words
     | ^\s*\[\s*\d+%\]\s | \bBuilt\starget\s   # make's progress, and Ninja's with CMake's own steps
