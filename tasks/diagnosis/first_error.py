@@ -69,7 +69,7 @@ _CONSEQUENCE = re.compile(
     | pip's\sdependency\sresolver\sdoes | HTTP\sError\s404  # pip installs anyway; a wheel is built
     | \baborting\b | Retry\sscheduled
     | compilation\sterminated
-    | \d+\serrors?\s(?:detected\sin|generated) | ^\s*raise\b | Build\sbackend\sfailed
+    | \d+\s(?:catastrophic\s)?errors?\s(?:detected\sin|generated) | ^\s*raise\b | Build\sbackend\sfailed
     | error:\sFailed\sto\s(?:prepare|download\sand\sbuild|fetch\swheel)  # uv, before the cause
     | Failed\sto\sclone | finished\swith\sstatus\s'error' | \.\.\.\s+error$
     | Process\scompleted\swith\sexit\scode | installation\sof\spackage | ERROR:\sFailed\sto\sbuild
