@@ -9,7 +9,13 @@ _LINUX_ONLY = re.compile(
 )
 _LINUX_FOLDER = re.compile(r"\bLIBRARY_PATH=|/usr/lib|linux-gnu|linux-64")
 _ANY_SYSTEM = re.compile(r"Windows|Visual (?:C\+\+|Studio)|\bconda\b|\bWSL\b|\bvcvars|\bcl\.exe")
+_NOT_ON_MACOS = re.compile(
+    r"\b(?:apt(?:-get)?|dnf|yum) install\b|\bldd\b|\bldconfig\b|\bLD_(?:LIBRARY_PATH|PRELOAD)\b|"
+    r"linux-gnu|linux-64|\bnvidia-\w+-cu1\d\b|\bvcvars|\bcl\.exe|\bwsl\b|\bdmesg\b"
+)
+_MACOS = re.compile(r"macOS|\bbrew\b|\bDYLD_|\bXcode\b|\bconda\b", re.IGNORECASE)
 _FOR_LINUX = re.compile(r"\(on Linux\)\W*$|^on (?:Linux|macOS)\b|^on CentOS\b", re.IGNORECASE)
+_FOR_LINUX_ONLY = re.compile(r"\(on Linux\)\W*$|^on (?:Linux|CentOS)\b", re.IGNORECASE)
 _FOR_WINDOWS = re.compile(r"\(on Windows\)\W*$|^on Windows\b", re.IGNORECASE)
 _ASSIGNMENTS = re.compile(
     r"(?:(?P<export>\bexport )|(?<![\w$%\"'=-]))"
@@ -30,13 +36,15 @@ def write_for_system(steps: Sequence[str], system: str) -> tuple[str, ...]:
     """
     if not system:
         return tuple(steps)
-    is_windows = system == "Windows"
-    kept = [one for one in steps if not _is_for_other_system(one, is_windows=is_windows)] or steps
-    return tuple(map(_write_for_windows, kept)) if is_windows else tuple(kept)
+    kept = [one for one in steps if not _is_for_other_system(one, system)] or steps
+    return tuple(map(_write_for_windows, kept)) if system == "Windows" else tuple(kept)
 
 
-def _is_for_other_system(step: str, *, is_windows: bool) -> bool:
-    if not is_windows:
+def _is_for_other_system(step: str, system: str) -> bool:
+    if system == "macOS":
+        is_foreign = _NOT_ON_MACOS.search(step) and not _MACOS.search(step)
+        return bool(_FOR_WINDOWS.search(step) or _FOR_LINUX_ONLY.search(step) or is_foreign)
+    if system != "Windows":
         return bool(_FOR_WINDOWS.search(step))
     if _FOR_LINUX.search(step):
         return True

@@ -24,6 +24,16 @@ def test_steps_for_other_systems_are_left_out() -> None:
     assert write_for_system(steps, "Ubuntu 22.04") == steps[:1]
 
 
+def test_steps_for_linux_are_left_out_on_macos() -> None:
+    steps = (
+        "run unset LD_LIBRARY_PATH",
+        "install it: apt install g++ (Debian, Ubuntu), or brew install gcc (macOS)",
+        "update CUDA to 10.1 update 2",
+        "install g++-12 (on Linux)",
+    )
+    assert write_for_system(steps, "macOS") == steps[1:3]
+
+
 def test_all_steps_remain_without_system_or_replacement() -> None:
     steps = ("install it: apt install g++",)
     assert write_for_system(steps, "") == steps
