@@ -30,7 +30,9 @@ _TRANSLATIONS = {
         *("Нет такого файла или каталога", "그런 파일이나 디렉터리가 없습니다"),
         *("Arquivo ou diretório inexistente", "Ficheiro ou directoria inexistente"),
         *("Não existe o ficheiro ou diretório", "Arquivo ou diretório não encontrado"),
-        *("Nie ma takiego pliku ani katalogu", "沒有這個檔案或目錄", "Aucun fichier ou répertoire de ce type"),
+        "Nie ma takiego pliku ani katalogu",
+        "沒有這個檔案或目錄",
+        "Aucun fichier ou répertoire de ce type",
         "(?:Böyle bir dosya ya da dizin yok|Yok böyle dosya ya da dizin)",
         *("Bestand of map bestaat niet", "Adresář nebo soubor neexistuje"),
         "Немає такого файл[аy]? або каталог[ау]?",
@@ -47,9 +49,13 @@ _TRANSLATIONS = {
         "ディスクに十分な空き領域がありません",
     ),
     "Cannot allocate memory": (
-        *("无法分配内存", "無法配置記憶體", "メモリを確保できません", "메모리를 할당할 수 없습니다"),
+        "无法分配内存",
+        "無法配置記憶體",
+        "メモリを確保できません",
+        "메모리를 할당할 수 없습니다",
         *("Nicht genügend (?:Haupts|S)peicher verfügbar", "Kann Speicher nicht allozieren"),
-        *("(?:Impossible d'|Ne peut )allouer de la mémoire", "No se (?:pudo|puede) asignar memoria"),
+        "(?:Impossible d'|Ne peut )allouer de la mémoire",
+        "No se (?:pudo|puede) asignar memoria",
         *("(?:Не удалось|Невозможно) выделить память", "Impossibile allocare (?:la )?memoria"),
         "Não foi possível alocar memória",
     ),
@@ -61,34 +67,67 @@ _TRANSLATIONS = {
         *("Recurso temporariamente indisponível", "Zasoby chwilowo niedostępne"),
     ),
     r"Killed signal terminated program \1": (
-        r"(?:Getötet|Killed|Signal gelöscht)\W*\s*-?Signal (?:beendete|hat) (?:das )?Programm \W?(\w+)\W*(?: beendet)?",
-        r"(?:已杀死|已終止|強制終了|Убито|Убит|Processus arrêté|Terminado(?: \(killed\))?|Zabity|Öldürüldü|"
-        r"Ucciso|Morto|죽었음) [^:]*?(?:signal|signál|señal|sinal|sygnał|сигнал|시그널|シグナル|信号)\w* "
-        r"[^:]*?(\w+)\s*$",
+        (r"(?:Getötet|Killed|Signal gelöscht)\W*\s*-?Signal (?:beendete|hat) (?:das )?Programm "
+        r"\W?(\w+)\W*(?: beendet)?"),
+        (r"(?:已杀死|已終止|強制終了|Убито|Убит|Processus arrêté|Terminado(?: \(killed\))?|"
+        r"Zabity|Öldürüldü|"
+        r"Ucciso|Morto|죽었음) [^:]*?(?:signal|signál|señal|sinal|sygnał|сигнал|시그널|"
+        r"シグナル|信号)\w* "
+        r"[^:]*?(\w+)\s*$"),
     ),
     "Killed": (
-        r"^(?:已杀死|已砍掉|強制終了|Getötet|Processus arrêté|Убито|Terminado \(killed\)|죽었음|Ucciso|Morto|"
-        r"Zabity|Unicestwiony|Öldürüldü)\s*$",
+        (r"^(?:已杀死|已砍掉|強制終了|Getötet|Processus arrêté|Убито|Terminado \(killed\)|"
+        r"죽었음|Ucciso|Morto|"
+        r"Zabity|Unicestwiony|Öldürüldü)\s*$"),
     ),
     "Segmentation fault": (
-        *("段错误", "程式記憶體區段錯誤", "Speicherzugriffsfehler", "Erreur de segmentation", "セグメンテーション違反"),
-        *("Violación de segmento", "`core' generado", "Ошибка сегментирования", "Errore di segmentazione"),
+        "段错误",
+        "程式記憶體區段錯誤",
+        "Speicherzugriffsfehler",
+        "Erreur de segmentation",
+        "セグメンテーション違反",
+        "Violación de segmento",
+        "`core' generado",
+        "Ошибка сегментирования",
+        "Errore di segmentazione",
         *("Falha de segmentação", "세그멘테이션 오류", "Naruszenie ochrony pamięci"),
     ),
     "Permission denied": (
-        *("权限不够", "許可がありません", "Keine Berechtigung", "Permission non accordée", "拒絕不符權限的操作"),
-        *("Permiso denegado", "Permesso negato", "Permissão (?:negada|recusada)", "허가 거부", "權限不夠"),
+        "权限不够",
+        "許可がありません",
+        "Keine Berechtigung",
+        "Permission non accordée",
+        "拒絕不符權限的操作",
+        "Permiso denegado",
+        "Permesso negato",
+        "Permissão (?:negada|recusada)",
+        "허가 거부",
+        "權限不夠",
         *("Отказано в доступе$", "Brak dostępu", "Erişim engellendi", "İzin verilmedi"),
     ),
     "Access is denied": (
-        *("拒绝访问", "存取被拒", "アクセスが拒否されました", "액세스가 거부되었습니다", "Zugriff verweigert"),
-        *("Accès refusé", "Acceso denegado", "Accesso negato", "Acesso negado", "Отказано в доступе"),
+        "拒绝访问",
+        "存取被拒",
+        "アクセスが拒否されました",
+        "액세스가 거부되었습니다",
+        "Zugriff verweigert",
+        "Accès refusé",
+        "Acceso denegado",
+        "Accesso negato",
+        "Acesso negado",
+        "Отказано в доступе",
         *("Odmowa dostępu", "Erişim (?:engellendi|reddedildi)"),
     ),
     "command not found": (
-        *("未找到命令(?:\\.\\.\\.)?", "コマンドが見つかりません", "(?:Kommando|Befehl) nicht gefunden\\.?"),
+        "未找到命令(?:\\.\\.\\.)?",
+        "コマンドが見つかりません",
+        "(?:Kommando|Befehl) nicht gefunden\\.?",
         *("commande introuvable", "(?:orden|comando) no encontrad[oa]", "comando non trovato"),
-        *("comando não encontrado", "команда не найдена", "명령어를 찾을 수 없음", "找不到指令", "無此指令"),
+        "comando não encontrado",
+        "команда не найдена",
+        "명령어를 찾을 수 없음",
+        "找不到指令",
+        "無此指令",
         *("nie znaleziono polecenia", "komut bulunamadı", "opdracht niet gevonden"),
     ),
     r"undefined reference to '\1'": (
@@ -105,15 +144,18 @@ _TRANSLATIONS = {
     ),
     r"cannot find \1": (
         r"找不到 ?(-l\S+)(?:[：:].*)?",
-        r"(?:kann|impossibile trovare|не удалось найти|невозможно найти|не найден\w*|ne peut trouver) (-l\S+)[^:]*$",
+        (r"(?:kann|impossibile trovare|не удалось найти|невозможно найти|не найден\w*|ne peut "
+        r"trouver) (-l\S+)[^:]*$"),
         r"(?:impossible de trouver|ne peut trouver) (-l[^\s:]+)",
-        r"(?:no se puede encontrar|não foi possível encontrar|impossível encontrar|nie można odnaleźć) (-l[^\s:]+)",
+        (r"(?:no se puede encontrar|não foi possível encontrar|impossível encontrar|nie można "
+        r"odnaleźć) (-l[^\s:]+)"),
         r"(-l[^\s:]+)(?: kann nicht gefunden werden| が見つかりません|을\(를\) 찾을 수 없습니다)",
     ),
     # MSVC: its codes have the same texts with the names in the same order
     r"C1083: Cannot open include file: '\1': No such file": (
-        r"C1083\s?: (?!Cannot open|[^\n]*(?:源|來源|ソース|исходн|Quelldatei|código fuente|sorgente))"
-        r"[^\n]*?(?<=['\"\s])([^\s'\":]+)['\"]?\s?: ?No such file",
+        (r"C1083\s?: (?!Cannot open|[^\n]*(?:源|來源|ソース|исходн|Quelldatei|código fuente|"
+        r"sorgente))"
+        r"[^\n]*?(?<=['\"\s])([^\s'\":]+)['\"]?\s?: ?No such file"),
     ),
     r"C2065: '\1': undeclared identifier": (
         r"C2065\s?: (?!'[^']*'\s?: undeclared)[^'\"\n]*['\"]([^'\"]+)['\"][^\n]*",
@@ -122,16 +164,21 @@ _TRANSLATIONS = {
         r"C3861\s?: (?!'[^']*'\s?: identifier)[^'\"\n]*['\"]([^'\"]+)['\"][^\n]*",
     ),
     r"C2039: '\1': is not a member of '\2'": (
-        r"C2039\s?: (?!'[^']*'\s?: is not)[^'\"\n]*['\"]([^'\"]+)['\"][^'\"\n]*['\"]([^'\"]+)['\"][^\n]*",
+        (r"C2039\s?: (?!'[^']*'\s?: is "
+        r"not)[^'\"\n]*['\"]([^'\"]+)['\"][^'\"\n]*['\"]([^'\"]+)['\"][^\n]*"),
     ),
     # make
     r"No rule to make target '\1', needed by '\2'": (
         r"没有规则可制作目标 ?['\"]([^'\"]+)['\"][，,] ?由 ?['\"]([^'\"]+)['\"] ?需求",
-        r"Keine Regel(?: vorhanden)?, um (?:das )?(?:Target|Ziel)? ?['\"]([^'\"]+)['\"][,，] benötigt von ['\"]([^'\"]+)['\"][^.]*",
-        r"No hay ninguna regla para construir el objetivo ['\"]([^'\"]+)['\"], necesario para ['\"]([^'\"]+)['\"]",
-        r"(?:pas|Aucune) de règle pour fabriquer la cible ['\"]([^'\"]+)['\"], nécessaire pour ['\"]([^'\"]+)['\"]",
+        (r"Keine Regel(?: vorhanden)?, um (?:das )?(?:Target|Ziel)? ?['\"]([^'\"]+)['\"][,，] "
+        r"benötigt von ['\"]([^'\"]+)['\"][^.]*"),
+        (r"No hay ninguna regla para construir el objetivo ['\"]([^'\"]+)['\"], necesario para "
+        r"['\"]([^'\"]+)['\"]"),
+        (r"(?:pas|Aucune) de règle pour fabriquer la cible ['\"]([^'\"]+)['\"], nécessaire pour "
+        r"['\"]([^'\"]+)['\"]"),
         r"Нет правила для сборки цели ['\"]([^'\"]+)['\"], требуемой для ['\"]([^'\"]+)['\"]",
-        r"['\"]([^'\"]+)['\"] に必要なターゲット ['\"]([^'\"]+)['\"] を make するルールがありません",
+        (r"['\"]([^'\"]+)['\"] に必要なターゲット ['\"]([^'\"]+)['\"] を make "
+        r"するルールがありません"),
         r"타겟 ['\"]([^'\"]+)['\"]을\(를\) 만들 규칙이 없습니다[^'\"]*['\"]([^'\"]+)['\"]",
     ),
     r"No rule to make target '\1'": (
@@ -142,9 +189,12 @@ _TRANSLATIONS = {
         r"Нет правила для сборки цели ['\"]([^'\"]+)['\"]",
     ),
     "No targets specified and no makefile found": (
-        *("没有指明目标并且找不到 makefile", "Es wurden keine Ziele angegeben und keine \"make\"-Steuerdatei gefunden"),
-        *("No se especificó ningún objetivo y no se encontró ningún makefile", "Pas de cible spécifiée et aucun makefile n'a été trouvé"),
-        *("Не заданы цели и не найден make-файл", "ターゲットが指定されておらず, makefile も見つかりません"),
+        "没有指明目标并且找不到 makefile",
+        "Es wurden keine Ziele angegeben und keine \"make\"-Steuerdatei gefunden",
+        "No se especificó ningún objetivo y no se encontró ningún makefile",
+        "Pas de cible spécifiée et aucun makefile n'a été trouvé",
+        "Не заданы цели и не найден make-файл",
+        "ターゲットが指定されておらず, makefile も見つかりません",
     ),
     "is not a member of 'std'": ("不是命名空间.std.的成员", "不是.std.的成员"),
     "was not declared in this scope": (
@@ -161,11 +211,16 @@ _TRANSLATIONS = {
         "O sistema não (?:pode|conseguiu) encontrar o (?:arquivo|ficheiro) especificado",
     ),
     "The system cannot find the path specified": (
-        *("系统找不到指定的路径。?", "指定されたパスが見つかりません。?", "系統找不到指定的路徑。?"),
-        *("Das System kann den angegebenen Pfad nicht finden", "Системе не удается найти указанный путь"),
-        *("El sistema no puede encontrar la ruta especificada", "Le chemin d'accès spécifié est introuvable"),
+        "系统找不到指定的路径。?",
+        "指定されたパスが見つかりません。?",
+        "系統找不到指定的路徑。?",
+        "Das System kann den angegebenen Pfad nicht finden",
+        "Системе не удается найти указанный путь",
+        "El sistema no puede encontrar la ruta especificada",
+        "Le chemin d'accès spécifié est introuvable",
         *("Impossibile trovare il percorso specificato", "지정된 경로를 찾을 수 없습니다"),
-        *("O sistema não (?:pode|conseguiu) encontrar o caminho especificado", "Nie można odnaleźć określonej ścieżki"),
+        "O sistema não (?:pode|conseguiu) encontrar o caminho especificado",
+        "Nie można odnaleźć określonej ścieżki",
     ),
     "The specified procedure could not be found": (
         *("指定されたプロシージャが見つかりません", "找不到指定的程序"),
@@ -215,7 +270,8 @@ _TRANSLATION_PATTERNS = tuple(
 _WITHOUT_ACCENTS = re.compile(
     r"ehler|erreur|nicht|Aucun|Permission non|commande|Trop|kann |Keine|Warnung|avertiss|zu lang|"
     r"errore|erro |erro:|error fatal|existe el|espacio|non esistente|esaurito|killed\)|sin definir|"
-    r"aviso|avviso|no se reconoce|Impossib|El sistema no|denega[dt]o|negato|no encontrad|non trovato|"
+    r"aviso|avviso|no se reconoce|Impossib|El sistema no|denega[dt]o|negato|no encontrad|non "
+    r"trovato|"
     r"Nie ma |nie znaleziono|no se puede|riferimento|impossible de|ne peut|gefunden|definierter|"
     r"\bC(?:1083|2065|3861|2039)\b|disponib|ninguna regla|falsch geschrieben|Speicher|nie jest"
 )
