@@ -56,7 +56,10 @@ _WRAPPED_LINES = 4  # continuation lines of a message: CMake wraps compiler outp
 _MAX_WRAPPED_LENGTH = 300  # characters of each continuation line
 _QUOTE = "[\"'“”„‘’「」《》]"
 _RANKS = ("cause", "consequence", "notice", "hint", "rest")  # the most specific first
-_WINDOWS_TEXT = re.compile(r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:")
+_WINDOWS_TEXT = re.compile(
+    r"\b[A-Za-z]:[\\/]|\.exe\b|WinError|\bMSVC\b|\bLNK\d{4}\b|\bC\d{4}:|"
+    r"SDK version \S* ?to target Windows|Building for: (?:Visual Studio|NMake)"
+)
 _MESSAGE_START = re.compile(  # the start of another message
     r"^\s*(?:CMake \w+ at |-- |\[\s*\d+(?:/\d+|%)\] |FAILED: |Traceback |"
     r"g?make(?:\[\d+\])?: |Makefile:\d+: )"

@@ -69,7 +69,8 @@ _CONSEQUENCE = re.compile(
     | pip's\sdependency\sresolver\sdoes | HTTP\sError\s404  # pip installs anyway; a wheel is built
     | \baborting\b | Retry\sscheduled | \bbackend='\w+'\sraised:\s*$   # torch.compile
     | compilation\sterminated | \bCppCompileError:\sC\+\+ | \bBackendCompilerFailed:\sbackend=
-    | \d+\serrors?\s(?:detected\sin|generated) | ^\s*raise\b | Build\sbackend\sfailed
+    | \d+\s(?:catastrophic\s)?errors?\s(?:detected\sin|generated) | ^\s*raise\b
+    | Build\sbackend\sfailed
     | error:\sFailed\sto\s(?:prepare|download\sand\sbuild|fetch\swheel)  # uv, before the cause
     | Failed\sto\sclone | finished\swith\sstatus\s'error' | \.\.\.\s+error$
     | Process\scompleted\swith\sexit\scode | installation\sof\spackage | ERROR:\sFailed\sto\sbuild
@@ -91,7 +92,8 @@ _NOISE = re.compile(
     | ^(?!.*\berror\b).*[:)]\s*note:\s
     | ^\s*\[?(?:WARN(?:ING)?|INFO|DEBUG)\b[\]:\s] | ^\S+:\sWARNING:\s
     | ^\s*--\s(?:Performing|Looking|Check|Detecting|Found)\b | ^\s*\d+\s\|\s | ^\s*\|\s | ^\s*note:
-    | ^\s*(?:adding|copying|creating|writing|reading|running|inflating|Compiling|Downloading)\s
+    | ^\s*(?:adding|copying|creating|writing|reading|running|inflating|Downloading)\s
+    | ^\s*Compiling\s(?!.*\sfailed\.?$)
     | ^(?:\[pid\s+\d+\]\s|\d+\s+)?(?:[\d:.]+\s)?\w+\(.*\)\s+=\s(?:-?\d|0x|\?)   # strace
     | ^\s*(?:HEAD\sis\snow\sat|commit|\*)\s[0-9a-f]{7,}\b | ^\s*[0-9a-f]{7,40}\s\w  # git's words
     | ^\s*\[\s*\d+%\]\s | \bBuilt\starget\s   # make's progress, and Ninja's with CMake's own steps
