@@ -66,7 +66,8 @@ _WRAPPER = re.compile(  # what pip prints around the output of a build: not join
     r"[│|] exit code: |╰─> |error: metadata-generation-failed)"
 )
 _WARNING_MESSAGE = re.compile(
-    r"^\s*(?:\S+:\d+: )?(?:\w+Warning: |WARNING: |CMake Warning|A module that was)"
+    r"^\s*(?:\S+:\d+: )?(?:\w+Warning: |WARNING(?:\[XFORMERS\]|:xformers)?: ?|CMake Warning|"
+    r"A module that was|[\d\s:.-]*W tensorflow/)"
 )
 
 

@@ -67,7 +67,7 @@ _CONSEQUENCE = re.compile(
     | Configuring\sincomplete | did\snot\scomplete\ssuccessfully | returned\sa\snon-zero\scode
     | No\smatching\sdistribution | Pip\ssubprocess\serror
     | pip's\sdependency\sresolver\sdoes | HTTP\sError\s404  # pip installs anyway; a wheel is built
-    | \baborting\b | Retry\sscheduled
+    | \baborting\b | Retry\sscheduled | \bbackend='\w+'\sraised:\s*$   # torch.compile
     | compilation\sterminated
     | \d+\serrors?\s(?:detected\sin|generated) | ^\s*raise\b | Build\sbackend\sfailed
     | error:\sFailed\sto\s(?:prepare|download\sand\sbuild|fetch\swheel)  # uv, before the cause
@@ -98,7 +98,8 @@ _NOISE = re.compile(
     | ^\s*\[\d+/\d+\]\s(?:Building|Linking|Generating|Performing|Completed|Creating|No)\s
     | ^\s+\S+:\d+\s\(\w+\)$ | DEPRECATION | ^\s*\w*Warning: | ^\s*\S+:\d+:\s\w*Warning:
     | ^\s*checking\s(?!.*\berror:)
-    | ^\s*print\( | is\signored:
+    | ^\s*print\( | is\signored: | ^Error\scaught\swas:   # xformers, of its optional triton
+    | ^[\d\s:.-]*W\stensorflow/
     | ^Unable\sto\sfind\simage\s'.*'\slocally   # docker run pulls it then
     | ^[A-Z]?[\w',]+\s(?:[\w',()]+\s){3,}.*\berrors?(?:\smessage)?\s?:$   # a sentence of the report
     | ^\s*(?:\w+/)*(?:conftest|_configtest|Check(?:Symbol|Function|Include)\w*)\.c\w*[:(]  # probes

@@ -21,7 +21,7 @@ _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
             r"(?P<value>WSL2?|microsoft-standard-WSL2)\b",
             r"\b(?P<value>Fedora|CentOS|Rocky|AlmaLinux)\b(?: Linux)?(?: (?P<release>\d{1,2}))?",
             r"\b(?P<value>Alpine|openSUSE|Arch Linux)\b",
-            r"(?P<value>macOS|Darwin|macosx|/opt/homebrew|/Library/Developer|arm64-apple)",
+            r"(?P<value>macOS|Darwin|macosx|/opt/homebrew|/Library/Developer|arm64-apple|-darwin\.so)",
             r"(?<![\w:])(?P<value>[A-Za-z]):[\\/](?![\\/])",
             r"\.el(?P<value>\d)\b",
             r"\.(?P<value>fc)(?P<release>\d{2})\b",
@@ -83,7 +83,7 @@ _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
     }.items()
 }
 _SYSTEMS = {
-    **dict.fromkeys(("Darwin", "macosx", "arm64-apple"), "macOS"),
+    **dict.fromkeys(("Darwin", "macosx", "arm64-apple", "-darwin.so"), "macOS"),
     **dict.fromkeys(("/opt/homebrew", "/Library/Developer"), "macOS"),
     **dict.fromkeys(("win_amd64", "win32", "MSVC"), "Windows"),
     "microsoft-standard-WSL2": "WSL2",

@@ -38,3 +38,9 @@ def test_all_steps_remain_without_system_or_replacement() -> None:
     steps = ("install it: apt install g++",)
     assert write_for_system(steps, "") == steps
     assert write_for_system(steps, "Windows") == steps
+
+
+def test_steps_for_macos_are_left_out_elsewhere() -> None:
+    steps = ("install it: apt install g++", "copy it to the folder in the message (on macOS)")
+    assert write_for_system(steps, "Debian 12") == steps[:1]
+    assert write_for_system(steps, "macOS") == steps[1:]
