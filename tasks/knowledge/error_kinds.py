@@ -22,6 +22,7 @@ About = Literal[
 KIND_FILES = (
     *("compiler", "linker", "gpu", "toolkit", "python", "network", "system", "cmake"),
     "general",  # the late ones
+    *("headers", "cpp_names", "libraries", "symbols", "python_names"),  # only tables
 )
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _INSTALL_COMMANDS = {
