@@ -193,7 +193,7 @@ def has_nearby_pattern(near: tuple[str, ...], lines: Sequence[LogLine], at: int)
 def search_nearby(
     patterns: tuple[str, ...], lines: Sequence[LogLine], at: int
 ) -> re.Match[str] | None:
-    """Return the match of the first pattern that matches a line around `at`."""
+    """Return a match around line `at`: of the first pattern that has one, the first line."""
     nearby = lines[max(0, at - _NEARBY_LINES) : at + _NEARBY_LINES]
     compiled = (_compile_patterns((one,), ()) for one in patterns)
     matches = (one.search(line.text) for one in compiled for line in nearby)

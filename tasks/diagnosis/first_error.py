@@ -103,7 +103,7 @@ _NOISE = re.compile(
     | ^\s*print\( | is\signored: | ^Error\scaught\swas:   # xformers, of its optional triton
     | ^[\d\s:.-]*W\stensorflow/
     | ^Unable\sto\sfind\simage\s'.*'\slocally   # docker run pulls it then
-    | ^[A-Z]?[\w',]+\s(?:[\w',()]+\s){3,}.*\berrors?(?:\smessage)?\s?:$   # a sentence of the report
+    | ^[A-Z]?[\w',]+\s(?:[\w',()]+\s){3,}.*\berrors?(?:\smessage)?\s?:$   # prose before a message
     | ^\s*(?:\w+/)*(?:conftest|_configtest|Check(?:Symbol|Function|Include)\w*)\.c\w*[:(]  # probes
     | CMakeFiles/CMake(?:Tmp|Scratch)/\S*src\.c\w*[:(]
     | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\sError\(s\)

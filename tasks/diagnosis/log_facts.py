@@ -122,7 +122,7 @@ class LogFacts:
 
     @property
     def words(self) -> dict[str, str]:
-        """The words for texts: log_python, log_cuda, log_cu ("cu124"), log_package and others."""
+        """The values of {log_python}, {log_cuda}, {log_cu} ("cu124") and others in texts."""
         words = {
             f"log_{name.lower().replace(' ', '_')}": value for name, value in self.values.items()
         }

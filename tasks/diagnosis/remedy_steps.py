@@ -14,8 +14,7 @@ _NOT_ON_MACOS = re.compile(
     r"linux-gnu|linux-64|\bnvidia-\w+-cu1\d\b|\bvcvars|\bcl\.exe|\bwsl\b|\bdmesg\b"
 )
 _MACOS = re.compile(r"macOS|\bbrew\b|\bDYLD_|\bXcode\b|\bconda\b", re.IGNORECASE)
-_FOR_LINUX = re.compile(r"\(on Linux\)\W*$|^on (?:Linux|macOS)\b|^on CentOS\b", re.IGNORECASE)
-_FOR_LINUX_ONLY = re.compile(r"\(on Linux\)\W*$|^on (?:Linux|CentOS)\b", re.IGNORECASE)
+_FOR_LINUX = re.compile(r"\(on Linux\)\W*$|^on (?:Linux|CentOS)\b", re.IGNORECASE)
 _FOR_MACOS = re.compile(r"\(on macOS\)\W*$|^on macOS\b", re.IGNORECASE)
 _FOR_WINDOWS = re.compile(r"\(on Windows\)\W*$|^on Windows\b", re.IGNORECASE)
 _ASSIGNMENTS = re.compile(
@@ -44,7 +43,7 @@ def write_for_system(steps: Sequence[str], system: str) -> tuple[str, ...]:
 def _is_for_other_system(step: str, system: str) -> bool:
     if system == "macOS":
         is_foreign = _NOT_ON_MACOS.search(step) and not _MACOS.search(step)
-        return bool(_FOR_WINDOWS.search(step) or _FOR_LINUX_ONLY.search(step) or is_foreign)
+        return bool(_FOR_WINDOWS.search(step) or _FOR_LINUX.search(step) or is_foreign)
     if system != "Windows":
         return bool(_FOR_WINDOWS.search(step) or _FOR_MACOS.search(step))
     if _FOR_LINUX.search(step) or _FOR_MACOS.search(step):
