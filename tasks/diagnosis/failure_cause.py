@@ -43,24 +43,35 @@ _PACKAGES = re.compile(r"(?:required to install |wheels? for |[Ff]ailed to build
 _COMMAND_LINE = re.compile(r"^\$ (?:/|[\"']?[A-Z]:\\)")  # how torchyard's logs begin each command
 _BUILD_PROGRESS = re.compile(  # printed by a build that continues after a warning
     r"^\s*(?:\[\s*\d+/\d+\]|(?:running|copying|adding|creating|building|removing|writing)\s|"
-    r"HEAD is now at|-- (?:Configuring|Generating) done|#\d+ DONE|Downloading \S+\.whl|"
-    r".*: finished with status 'done')",
-    re.I,
+    r"HEAD is now at|== [\w ]+ ==$|"
+    r"-- (?:Configuring|Generating) done|#\d+ DONE|Downloading \S+\.whl|"
+    r".*: finished with status 'done')"
 )
 _SOFT_ERROR = re.compile(  # programs often go on after these
     r"^\s*(?:fatal|remote|rm|cp|E): |pip's dependency resolver|^error: RPC failed|"
     r"^\s*(?:\w+\.)*\w+(?:Error|Exception): |^\s*/bin/sh: |Failed to clone|Retry scheduled"
 )
+_NO_REPOSITORY = re.compile(r"^\s*fatal: not a git repository")
 _EXCEPTION = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): ")
 _OPTION_REJECTED = re.compile(r"\bCommand line error D\d{4}\b")  # of Visual C++
 _MESSAGE_LINES = 5  # lines of a message that may match together
 _CMAKE_MESSAGE_LINES = 4  # lines of a CMake message that may name what was not found
+_LONG_MESSAGE_LINES = 16  # lines of a CMake message below its head
 _RESOLVER_MESSAGE_LINES = 60  # lines of a resolver's explanation
 _HEAD_WITHOUT_MESSAGE = re.compile(
-    r"^CMake Error at \S.* \(\w+\):$|^(?:\w+\.)*\w*(?:Error|Exception):$"
+    r"^CMake Error at \S.* \(\w+\):$|^(?:\w+\.)*\w*(?:Error|Exception):$|"
+    r" while solving:$|^Undefined symbols for architecture \w+:$|"
+    r"source of the following dependency conflicts\.$|No solution found when resolving |"
+    r"^error: Failed to determine installation plan$|"
+    r"^(?:ResolvePackageNotFound|(?:PackagesNotFound|LibMambaUnsatisfiable)Error: .*):\s*$|"
+    r"^(?:error\s+libmamba )?Could not solve for environment specs$"
 )
+_UV_HEAD = re.compile("No solution found when resolving ")
+_EXPLANATION = re.compile(r"\bBecause (?!.*following versions of)")  # uv's, below its head
+_CAUSED_BY = re.compile(r"^\s*Caused by: (?P<cause>.+)")
+_NUMPY_MESSAGE = re.compile(r"^\s*A module that was compiled using NumPy 1\.x cannot be run")
 _RETRY = re.compile(r"\bRetrying\b|\bretry(?:ing)? \d|\battempt \d", re.IGNORECASE)
-_RETRIES = 60  # lines before the last of several retries
+_EARLIER_LINES = 60  # lines before the last of several retries, and of a traceback
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 _SOURCE_TEXT = re.compile(r"""^\s*f?["'].*["'],?\s*$""")  # a string in a traceback
 _TRACEBACK_FRAME = re.compile(r"^\s*File \".+\", line \d+")
@@ -107,7 +118,7 @@ def diagnose_log(
     error = next((_parse_message(line, lines) for line in lines if is_error(line)), None)
     match = _choose_match(matches, lines, error)
     if kinds and (kind := _find_kind(kinds, match, lines)):
-        shown = _find_raised_error(lines, kind.at)
+        shown = _find_kind_line(lines, kind)
         return Diagnosis(None, (), _parse_message(shown, lines), shown.unit, kind=kind)
     if match is None:
         slugs = (one.failure.slug for one in matches if one.failure.rank != "rest")
@@ -122,12 +133,20 @@ def diagnose_log(
     line = _find_error_line(match, lines)
     is_rest = failure.rank == "rest"
     first_error = error or find_consequence(lines) if is_rest else _parse_message(line, lines)
-    if first_error and failure.slug == CONFLICT_SLUG:
-        conflict = _find_conflict_at(match, lines)
-        text = f"{first_error.text.rstrip('.:')}: {conflict}" if conflict else first_error.text
-        first_error = replace(first_error, text=text)
-    refined = kinds.refine_failure(failure.slug, lines, match.at) if kinds else None
+    if failure.slug == CONFLICT_SLUG and (conflict := _find_conflict_at(match, lines)):
+        head = parse_error(line)
+        first_error = replace(head, text=f"{head.text.rstrip('.:')}: {conflict}")
+    refined = _refine(kinds, match, lines, line) if kinds else None
     return Diagnosis(failure, (failure.slug,), first_error, line.unit, kind=refined)
+
+
+def _refine(
+    kinds: KindFinder, match: FailureMatch, lines: Sequence[LogLine], shown: LogLine
+) -> KindMatch | None:
+    """Return what a kind says of the line of a match, or of the line that reports its error."""
+    slug = match.failure.slug
+    refined = kinds.refine_failure(slug, lines, match.at)
+    return refined or kinds.refine_failure(slug, lines, lines.index(shown))
 
 
 def _find_kind(
@@ -148,31 +167,59 @@ def _find_error_line(match: FailureMatch, lines: Sequence[LogLine]) -> LogLine:
     match is a consequence or in the middle of CMake's message, and the first of several retries.
     """
     line, before = lines[match.at], lines[: match.at]
-    if _RETRY.search(line.text):
-        key = _NUMBERS.sub("0", line.text)
-        recent = before[-_RETRIES:]
-        return next((one for one in recent if _NUMBERS.sub("0", one.text) == key), line)
+    if _RETRY.search(line.text) or "_ARRAY_API not found" in line.text:
+        return _find_earlier_message(line, before)
     if is_error(line):
         return line
     if is_consequence(line):
         return next(filter(is_error, before), line)
-    if _SOURCE_TEXT.match(line.text):
-        raised = lines[match.at : match.at + _MESSAGE_LINES]
-        return next(filter(is_error, raised), line)
-    if needs_following_lines(match.failure, line.text):
-        after = lines[match.at : match.at + _MESSAGE_LINES]
-        return next(filter(is_error, after), line)
-    heads = (one for one in before[-_CMAKE_MESSAGE_LINES:] if one.text.startswith("CMake Error at"))
-    return next(heads, line)
+    is_source = _SOURCE_TEXT.match(line.text)
+    head = None if is_source else _find_cmake_head(lines, match.at)
+    if head or not (is_source or needs_following_lines(match.failure, line.text)):
+        return head or line
+    after = lines[match.at : match.at + _MESSAGE_LINES]
+    return next(filter(is_error, after), line)
+
+
+def _find_cmake_head(lines: Sequence[LogLine], at: int) -> LogLine | None:
+    """Return the head of CMake's message to which line `at` belongs, `None` if it is of none."""
+    depth = _measure_indent(lines[at])
+    for line in reversed(lines[max(0, at - _LONG_MESSAGE_LINES) : at]):
+        if not line.text.strip():
+            continue
+        if _measure_indent(line) < depth and line.text.lstrip().startswith("CMake Error"):
+            return line
+        depth = min(depth, _measure_indent(line))
+    return None
+
+
+def _measure_indent(line: LogLine) -> int:
+    return len(line.text) - len(line.text.lstrip())
+
+
+def _find_earlier_message(line: LogLine, before: Sequence[LogLine]) -> LogLine:
+    """Return the first of equal retries, or NumPy's message above its exception."""
+    key = _NUMBERS.sub("0", line.text)
+    same = (
+        one
+        for one in before[-_EARLIER_LINES:]
+        if _NUMBERS.sub("0", one.text) == key or _NUMPY_MESSAGE.match(one.text)
+    )
+    return next(same, line)
 
 
 def _parse_message(line: LogLine, lines: Sequence[LogLine]) -> FirstError:
     """Return the error in a line, with the line after it if the message begins there."""
     error = parse_error(line)
+    after = [one.text for one in lines[lines.index(line) + 1 :][:_MESSAGE_LINES]]
+    causes = [found["cause"] for found in map(_CAUSED_BY.match, after) if found]
+    if causes and _CAUSED_BY.match(after[0]):
+        return replace(error, text=f"{error.text}: {causes[-1]}")
     if not _HEAD_WITHOUT_MESSAGE.search(error.text):
         return error
-    after = lines[lines.index(line) + 1 :][:_MESSAGE_LINES]
-    message = next((one.text.strip() for one in after if one.text.strip()), "")
+    texts = [text.strip() for text in after if text.strip()]
+    default = "" if _UV_HEAD.search(error.text) else next(iter(texts), "")
+    message = next(filter(_EXPLANATION.search, texts), default)
     return replace(error, text=f"{error.text} {message}".strip())
 
 
@@ -182,12 +229,23 @@ def _ends_in_traceback(lines: Sequence[LogLine]) -> bool:
     return any(_TRACEBACK_FRAME.match(text) for text in last)
 
 
-def _find_raised_error(lines: Sequence[LogLine], at: int) -> LogLine:
-    """Return the line `at`; if it is a source line with `raise`, the error that it raised."""
-    if not lines[at].text.lstrip().startswith("raise "):
-        return lines[at]
-    after = lines[at + 1 : at + 1 + _MESSAGE_LINES]
-    return next(filter(is_error, after), lines[at])
+def _find_kind_line(lines: Sequence[LogLine], kind: KindMatch) -> LogLine:
+    """Return the line to show for a kind.
+
+    That is the error after it if its line is source text with `raise` or no error without the lines
+    after it, and the head of CMake's message if the line is in the middle of it.
+    """
+    line = lines[kind.at]
+    if is_error(line) or is_warning(line.text):
+        return line
+    if head := _find_cmake_head(lines, kind.at):
+        return head
+    if is_consequence(line):
+        return next((one for one in lines[: kind.at] if _RETRY.search(one.text)), line)
+    if not (kind.needs_following or line.text.lstrip().startswith("raise ")):
+        return line
+    after = lines[kind.at + 1 : kind.at + 1 + _MESSAGE_LINES]
+    return next(filter(is_error, after), line)
 
 
 def _find_conflict_at(match: FailureMatch, lines: Sequence[LogLine]) -> str:
@@ -226,10 +284,19 @@ def _find_end_of_overcome_errors(lines: Sequence[LogLine]) -> int:
         return next(ends, 0) if redone else 0
     errors = [at for at, one in enumerate(lines) if is_error(one) or is_consequence(one)]
     if not all(_SOFT_ERROR.search(lines[at].text) for at in errors):
-        return 0
+        return _find_end_of_version_query(errors, lines)
     progress = (at for at, one in enumerate(lines) if _BUILD_PROGRESS.search(one.text))
     last_progress = max(progress, default=0)
     return last_progress + 1 if last_progress > max(errors, default=0) else 0
+
+
+def _find_end_of_version_query(errors: Sequence[int], lines: Sequence[LogLine]) -> int:
+    """Return the index after git's first error if a setup.py asked for the version, and went on."""
+    first, second = ([at for at in errors if is_error(lines[at])] + [0, 0])[:2]
+    went_on = any(_BUILD_PROGRESS.search(one.text) for one in lines[first:second])
+    is_query = went_on and _NO_REPOSITORY.match(lines[first].text)
+    needs_git = any("submodule" in one.text for one in lines[first:])
+    return first + 1 if is_query and not needs_git else 0
 
 
 def _installs_failed_package(failed: str, line: str) -> bool:

@@ -22,7 +22,7 @@ _ERROR = re.compile(
     | :\sinvalid\sELF\sheader | ^-+>\s*\d+\s+(?:from|import)\storch\._six\b
     | version\s.?(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+.\snot\sfound
     # programs that ended
-    | ^\s*Killed(?::\s9)?\s*$ | (?:line\s\d+|^zsh|^bash|^sh|\$)\S*:.*\b[Kk]illed\b
+    | (?:^|[:.]\s[-\\|/])\s*Killed(?::\s9)?\s*$ | (?:line\s\d+|^zsh|^bash|^sh|\$)\S*:.*\b[Kk]illed\b
     | ^\s*(?:Segmentation\sfault|Bus\serror|Illegal\sinstruction|Aborted)\b
     | :\s+\d+\s(?:Segmentation\sfault|Bus\serror|Aborted|Illegal\sinstruction)
     | ^\s*Fatal\sPython\serror | \bterminate\scalled\safter\sthrowing | ^\s*what\(\):
@@ -30,14 +30,17 @@ _ERROR = re.compile(
     | ^(?:\[rank\d+\]:|E|`{1,3})?\s*(?:\w+\.)*\w*
         (?:Error|Exception|Interrupt|Exit|NotFound):(?:\s|$)
     | ^(?:\[rank\d+\]:|E)?\s*(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\s*$
-    | ^(?:[a-z_]\w*\.)+(?:[A-Z]\w+|gaierror|timeout):\s | :\sNo\smodule\snamed\s
+    | ^\s*(?:[a-z_]\w*\.)+(?:[A-Z]\w+|gaierror|timeout):\s | :\sNo\smodule\snamed\s
     # tools and shells
     | ^\s*(?:ERROR|Error|FATAL|Fatal|FATAL\sERROR):\s | ^OMP:\sError\s\#\d+:
     | ^\s*\[(?:ERROR|FATAL|CRITICAL)\]\s
     | \s-\s(?:ERROR|CRITICAL)\s-\s | ^E:\s(?!could) | ^\s*×\s | ^(?:critical|error)\s+libmamba\b
     | ^curl:\s\(\d+\) | ^(?:dpkg|rsync|tar|wget|ssh|cp|mv|mkdir|rm|patch|unzip):\s.*(?:error|cannot|
         unable|denied|Could\snot|Cannot|failed)
-    | \bERROR\s\d{3}: | \bError\sresponse\sfrom\sdaemon: | \bCUDA\serror\b | ^\s*Could\snot\ssolve\b
+    | ^\s*\S+\s:\s(?:Pre)?Depends:\s.*\bbut\s   # apt
+    | \bBad\sCPU\stype\sin\sexecutable
+    | \bERROR\s\d{3}: | \bError\sresponse\sfrom\sdaemon: | \bCUDA\serror\b
+    | \bNCCL\s(?:error|failure)\b | ^\s*Could\snot\ssolve\b
     | ^\s*Unable\sto\s(?:find|locate|open|load)\b | executable\sfile\snot\sfound
     | ^\s*(?:Access\sis\sdenied|The\ssyntax\sof\sthe\scommand)
     | \bis\snot\srecognized\sas\b | Permission\sdenied\s\(publickey
@@ -47,8 +50,9 @@ _ERROR = re.compile(
     | ^zsh:\scommand\snot\sfound | ^(?:/usr/bin/)?env:\s.*:\sNo\ssuch\sfile
     | ^g?make(?:\[\d+\])?:\s\S+:\s(?:Command\snot|No\ssuch|Permission)
     | (?:^|:\s)\*\*\*\s(?:No\s(?:rule|targets)|missing\sseparator|multiple\starget|recipe\s)
-    | \bCreateProcess\sfailed
-    | ^(?!\s*--).*(?:^|\s)(?:Could\snot|cannot)\s(?:find|open|load)\b.*(?<!\.\.\.)$
+    | \bCreateProcess\sfailed | \bcould\snot\sget\sa\sworking\sgenerator | ^Extraction\sfailed\.
+    | ^(?!\s*--|.*\bthe\s(?:drive|batch\slabel)\sspecified).*(?:^|\s)(?:Could\snot|cannot)\s
+        (?:find|open|load)\b.*(?<!\.\.\.)$
     """,
     re.VERBOSE,
 )
@@ -58,7 +62,8 @@ _CONSEQUENCE = re.compile(
     | \bError\scompiling\sobjects | Error\sbuilding\sextension
     | \berror:\s[Cc]ommand\s.*(?:failed\swith|returned\snon-zero)\sexit
     | subprocess-exited-with-error | metadata-generation-failed | backend-unavailable
-    | ^\s*ERROR:\sException:\s*$   # pip, before a traceback
+    | ^\s*(?:ERROR:\s)?Exception:\s*$   # pip, before a traceback
+    | :\sTraceback\s\(most\srecent\scall\slast\):\s*$
     | Failed\s(?:to\sbuild|building) | Could\snot\sbuild\swheels
     | g?make(?:\[\d+\])?:\s\*\*\*\s(?:\[|[Ww]aiting|Deleting)
     | [Cc]ollect2:\serror:\sld\sreturned | symbol\(s\)\snot\sfound\sfor\sarchitecture
@@ -70,8 +75,9 @@ _CONSEQUENCE = re.compile(
     | \baborting\b | Retry\sscheduled | \bbackend='\w+'\sraised:\s*$   # torch.compile
     | compilation\sterminated | \bCppCompileError:\sC\+\+ | \bBackendCompilerFailed:\sbackend=
     | \d+\s(?:catastrophic\s)?errors?\s(?:detected\sin|generated) | ^\s*raise\b
-    | Build\sbackend\sfailed
-    | error:\sFailed\sto\s(?:prepare|download\sand\sbuild|fetch\swheel)  # uv, before the cause
+    | Build\sbackend\sfailed | [Ee]rror:\s[Ff]ailed\sto\scompile\b
+    | error:\sFailed\sto\s(?:prepare|resolve\sdependencies  # uv, before the cause
+        |download\sand\sbuild|fetch\swheel)
     | Failed\sto\sclone | finished\swith\sstatus\s'error' | \.\.\.\s+error$
     | Process\scompleted\swith\sexit\scode | installation\sof\spackage | ERROR:\sFailed\sto\sbuild
     | did\snot\srun\ssuccessfully | failed-wheel-build | aborted\sdue\sto\serrors | Error\s\d+$
@@ -79,13 +85,17 @@ _CONSEQUENCE = re.compile(
     | returned\snon-zero\sexit | ^\s*(?:Runtime)?Error:\s*$ | subprocess\.Called
     | Pip\sfailed | Encountered\serror\s(?:while|when)
     | ^\s*ERROR:\sCould\snot\sinstall\srequirement
-    | \bBash\sexited\swith\scode | ^\s*Aborted\b
+    | ^\s*ERROR:\sOperation\scancelled\sby\suser | \bBash\sexited\swith\scode | ^\s*Aborted\b
+    | ^ERROR:\s.*:\sTraceback\b | \bfailed:?\s\(Exit\s1\)  # Bazel, before the message of the step
+    | ^ERROR:\sAnalysis\sof\starget
     """,
     re.VERBOSE,
 )
 _NOISE = re.compile(
     r"""
-      Error\schecking\scompiler\sversion | could\snot\sfind\sninja
+      ^\s*(?:ChefBuildError|EnvCommandError|CalledProcessError)\s*$  # Poetry's names of an error
+    | \btype:\s\S+:\snot\sfound   # the shell looks for a program
+    | Error\schecking\scompiler\sversion | could\snot\sfind\sninja
     | ^(?!.*\berror:\s).*(?:^|\s)["']?-Werror | ^\s*Running\scommand\s   # flags; pip's progress
     | (?:^|[:\s])warning(?:\s[A-Z]*\d*\S*)?\s*: | \bwarning\s\#\d+ | ^\s*\#warning
     | \s0\s*$ | ,\sskipping\b  # counters; what is left out
@@ -100,15 +110,19 @@ _NOISE = re.compile(
     | ^\s*\[\d+/\d+\]\s(?:Building|Linking|Generating|Performing|Completed|Creating|No)\s
     | ^\s+\S+:\d+\s\(\w+\)$ | DEPRECATION | ^\s*\w*Warning: | ^\s*\S+:\d+:\s\w*Warning:
     | ^\s*checking\s(?!.*\berror:)
+    | \bobject\s'.*'\sfrom\sLD_PRELOAD\scannot\sbe\spreloaded.*ignored   # glibc goes on
     | ^\s*print\( | is\signored: | ^Error\scaught\swas:   # xformers, of its optional triton
-    | ^[\d\s:.-]*W\stensorflow/
+    | ^[\d\s:.-]*W\stensorflow/ | \bCannot\screate\sreport:   # apport of Ubuntu
+    | ^ERROR:\sIgnored\sthe\sfollowing\syanked   # pip goes on
+    | ^slurmstepd:\serror:\scouldn't\schdir\sto\b   # the job starts in /tmp
     | ^Unable\sto\sfind\simage\s'.*'\slocally   # docker run pulls it then
     | ^[A-Z]?[\w',]+\s(?:[\w',()]+\s){3,}.*\berrors?(?:\smessage)?\s?:$   # prose before a message
     | ^\s*(?:\w+/)*(?:conftest|_configtest|Check(?:Symbol|Function|Include)\w*)\.c\w*[:(]  # probes
     | CMakeFiles/CMake(?:Tmp|Scratch)/\S*src\.c\w*[:(]
     | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\sError\(s\)
     | \b[Ee]rror\s*[:=]\s*(?:none|None|\d+\.\d+(?:e-?\d+)?%?|\d+%)\s*(?:$|,|\|)   # a metric
-    | ^configure:\d+:\s | ^\s*\S+\s(?:PASSED|XFAIL|SKIPPED)\b | \.\.\.\s(?:ok|yes|no|none\sneeded)$
+    | ^configure:(?:\d+:\s|\serror:\sin\s) | ^\s*\S+\s(?:PASSED|XFAIL|SKIPPED)\b
+    | \.\.\.\s(?:ok|yes|no|none\sneeded)$
     | ^(?:\s*\[\d+/\d+\])?\s*(?:ccache\s|sccache\s)?["']?\S*
       (?:nvcc|gcc|g\+\+|c\+\+|cc|clang|clang\+\+|cl|link)(?:-\d+)?(?:\.exe)?["']?\s[-/@]\S*\s
     """,
@@ -118,7 +132,8 @@ _STATUS_MESSAGE = re.compile(r"^\s*--\s(?!.*\berror:\s)|^W:\s")  # of CMake; apt
 _WEAK_ERROR = re.compile(  # used only if the log has no other error
     r"^\s*\S+: (?:.*: )?(?:No such file or directory|Permission denied|not found)$|"
     r"\b(?:[Ff]ailed to|[Uu]nable to|[Cc]annot|can't|[Cc]ould not) \w|\bERROR\b|\bnot found\b|"
-    r"^\s*(?:FAILED|Failed|ERROR) \S|\bThe detected CUDA version\b"
+    r"^\s*(?:FAILED|Failed|ERROR) \S|\bERR! (?!code|path|command|gyp info|\s)|"
+    r"\bThe detected CUDA version\b"
 )
 _LOCATIONS = (
     re.compile(r"^\s*(?P<file>(?:[A-Za-z]:)?[^:(\s][^:(]*):(?P<line>\d+)(?::\d+)?:\s"),

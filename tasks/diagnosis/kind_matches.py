@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from tasks.diagnosis.failure_matches import (
@@ -18,6 +18,7 @@ from tasks.diagnosis.failure_matches import (
 from tasks.diagnosis.first_error import is_error, is_noise
 from tasks.diagnosis.log_facts import NO_FACTS, LogFacts
 from tasks.diagnosis.log_lines import LogLine
+from tasks.diagnosis.traceback_words import read_traceback_words
 from tasks.knowledge.error_kinds import (
     ErrorKind,
     NameRow,
@@ -37,12 +38,16 @@ _MEMBER = re.compile(r"(\w+)::\{((?:\w+ )*[cd]tor)\}")
 
 @dataclass(frozen=True)
 class KindMatch:
-    """A kind, the index of its line, and the texts for the names in the line."""
+    """A kind, the index of its line, and the texts for the names in the line.
+
+    `needs_following` is True if only the line and those after it together are of the kind.
+    """
 
     kind: ErrorKind
     at: int
     cause: str
     remedy: tuple[str, ...]
+    needs_following: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,8 +110,11 @@ class KindFinder:
             if nearby or not kind.near:
                 groups = {**(nearby.groupdict() if nearby else {}), **match.groupdict()}
                 values = {key: value for key, value in groups.items() if value}
+                if kind.about in {"Python", "loader"}:
+                    module = values.get("module", "")
+                    values = {**read_traceback_words(lines, index, module), **values}
                 if explained := self._explain(kind, index, values):
-                    return explained
+                    return replace(explained, needs_following=not pattern.search(text))
         return None
 
     def _explain(self, kind: ErrorKind, at: int, values: dict[str, str]) -> KindMatch | None:
@@ -121,16 +129,23 @@ class KindFinder:
                 values["symbol"] = name
         values = {**self.facts.words, **values}
         causes, remedy = [kind.cause], kind.remedy
-        if found := find_name(self.names.get(kind.table, ()), values.get(kind.key, "")):
+        known = self.history and self.history.explain_name(*_find_torch_name(kind, values))
+        found = find_name(self.names.get(kind.table, ()), values.get(kind.key, ""), values)
+        # A name in lower case may be a module that the text of another file only mentions
+        is_import = " from " in values.get(kind.key, "") or not values.get("name", "").islower()
+        if known and (not found or (kind.table == "python_names" and is_import)):
+            causes, remedy = [known[0]], known[1]
+        elif found:
             row, more = found
             values |= more
             causes.insert(0, row.cause or kind.cause)
             install = format_install_steps(row.packages, self.facts.managers)
             remedy = (*([install] if install else []), *row.remedy) or remedy
-        elif self.history and (known := self.history.explain_name(*_find_torch_name(kind, values))):
-            causes, remedy = [known[0]], known[1]
         cause = next((one for one in causes if can_fill(one, values)), "")
-        steps = tuple(fill_text(step, values) for step in remedy if can_fill(step, values))
+        filled = [fill_text(step, values) for step in remedy if can_fill(step, values)]
+        steps = tuple(  # of two with the same beginning, only the longer one
+            one for one in filled if not any(one != two and two.startswith(one) for two in filled)
+        )
         return KindMatch(kind, at, fill_text(cause, values), steps) if cause else None
 
 
@@ -143,7 +158,9 @@ def _find_torch_name(kind: ErrorKind, values: Mapping[str, str]) -> tuple[NameKi
             return "modules", values.get("module", "")
         case "python_names":
             return "definitions", f"{values.get('module', '')}:{values.get('name', '')}"
-    return "declarations", values.get("name", "").rpartition("::")[2]
+    name = "" if kind.about == "Python" else values.get("name", "").rpartition("::")[2]
+    is_word = name.isalpha() and name.islower()  # such as tgamma: also of C++ and other libraries
+    return "declarations", "" if is_word and kind.table == "cpp_names" else name
 
 
 @cache

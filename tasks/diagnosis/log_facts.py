@@ -35,6 +35,8 @@ _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
             r"(?P<value>(?:mini|ana)conda3?\b|miniforge3?\b|[/\\]envs[/\\]|/opt/conda\b)",
         ),
         "Python": (
+            r"(?:You require|you're using|Using) C?Python (?P<value>3\.\d{1,2}(?:\.\d+)?)\b",  # uv
+            r"(?m)^\W*Python (?P<value>3\.\d{1,2}\.\d+)(?: [(|]|\s*$)",  # python --version
             r"\bcp(?P<major>3)(?P<minor>\d{1,2})-",
             r"cpython-(?P<major>3)(?P<minor>\d{1,2})[mt]?\b",
             r"[/\\][Pp]ython(?P<value>3\.\d{1,2})\b",
@@ -97,6 +99,24 @@ _MANAGERS = {
     "Windows": ("conda", "pip"),
     "Arch Linux": ("pacman", "conda"),
 }
+# The Python of a log that does not name it, by the oldest torch that pip offers to it, or by the
+# newest where a later one was wanted
+_TORCH_OFFERS = tuple(
+    (python, re.compile(rf"requirement torch(?:\[\S*\])?{offer}"))
+    for python, offer in (
+        ("3.14", r"[^\n]*\(from versions: 2\.9\.\d(?:\+(?:cpu|cu12[68]))?[,)]"),
+        ("3.13", r"[^\n]*\(from versions: 2\.(?:5\.\d|6\.0)(?:\+(?:cpu|cu118|cu12[14]))?[,)]"),
+        ("3.12", r"[^\n]*\(from versions: 2\.2\.\d(?:\+(?:cpu|cu118|cu121))?[,)]"),
+        ("3.11", r"[^\n]*\(from versions: (?:1\.13\.\d|2\.0\.0)[,)]"),
+        ("3.10", r"[^\n]*\(from versions: 1\.11\.0(?:\+(?:cpu|cu102|cu113))?[,)]"),
+        ("3.9", r"[=>]=2\.(?:9|1\d)[^\n]*\b2\.8\.0(?:\+(?:cpu|cu12[68]))?\)"),
+        ("3.9", r"[^\n]*\(from versions: (?:0\.1\.2[\w.]*, )*1\.7\.\d[,)]"),
+        ("3.8", r"[=>]=2\.(?:[5-9]|1\d)[^\n]*\b2\.4\.1(?:\+\w+)?\)"),
+        ("3.8", r"[^\n]*\(from versions: (?:0\.1\.2[\w.]*, )*1\.4\.0[,)]"),
+        ("3.7", r"[=>]=2\.\d[^\n]*\b1\.13\.[01](?:\+(?:cpu|cu117))?\)"),
+        ("3.6", r"[=>]=(?:1\.1[123]|2\.\d)[^\n]*\b1\.10\.[012](?:\+(?:cpu|cu113))?\)"),
+    )
+)
 _MAX_LINES = 5000
 
 
@@ -149,6 +169,9 @@ def parse_log_facts(lines: Iterable[LogLine]) -> LogFacts:
             if found:
                 values[name] = found.most_common(1)[0][0]
                 break
+    if "Python" not in values:
+        offers = (python for python, offer in _TORCH_OFFERS if offer.search(text))
+        values["Python"] = next(offers, "")
     values["system"] = system = _name_system(values.get("system", ""))
     if "in" in values:
         values["in"] = _name_place(values["in"])

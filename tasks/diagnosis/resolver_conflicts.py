@@ -19,10 +19,12 @@ _FRAME = re.compile(r"[│├╰─▶×]+")
 _SPECIFIER = r"(?:(?:===?|[<>~!]=|[<>])\s?[\w.*+!-]*\w\*?,?\s?)+"
 _REQUIREMENT_WORDS = re.compile(
     rf"""
-      (?P<concluded>\bwe\scan\sconclude\sthat\b) | (?P<because>\bbecause\b)
+      (?P<offered>\bonly\s(?=(?:the\sfollowing\sversions\sof\s)?\S+\s(?:is|are)\savailable\b))
+    | (?P<concluded>\bwe\scan\sconclude\sthat\b) | (?P<because>\bbecause\b)
     | (?P<you>\b(?:you\srequire|your\sproject\sdepends\son|[Tt]he\suser\srequested)\b)
     | (?P<who>(?<![\w.-])[\w.-]+(?:\[[\w,.-]*\])?(?:[=<>!~]=?\S+|\s\d\S*)?)\sdepends?\son\b
     | (?<![\w.-])(?P<name>[A-Za-z][\w.-]*)(?:\[[\w,.-]*\])?(?P<specifier>{_SPECIFIER})
+        (?![\w.*+-]|\s?(?:has|have)\sno\b)
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -57,9 +59,14 @@ def find_conflict(lines: Iterable[str]) -> str:
 
 
 def _parse_requirements(text: str) -> Iterator[_Requirement]:
-    """Yield each requirement in the text, except those after uv's "we can conclude that"."""
-    origin, is_conclusion = _CONSTRAINT, True
+    """Yield each requirement in the text, except uv's conclusions and the releases that exist.
+
+    uv writes "we can conclude that" and "only the following versions of torch are available".
+    """
+    origin, is_conclusion, is_offer = _CONSTRAINT, True, False
     for match in _REQUIREMENT_WORDS.finditer(text):
+        if not match["name"]:
+            is_offer = bool(match["offered"])
         if match["concluded"]:
             is_conclusion = True
         elif match["because"]:
@@ -71,7 +78,7 @@ def _parse_requirements(text: str) -> Iterator[_Requirement]:
             origin = f"{match['who']} depends on"
             # pip's list draws no conclusions
             is_conclusion = is_conclusion and " " not in match["who"]
-        elif not is_conclusion and match["name"].lower() != "python":
+        elif match["name"] and not (is_conclusion or is_offer or match["name"].lower() == "python"):
             name, specifier = canonicalize_name(match["name"]), match["specifier"].strip(" ,")
             yield _Requirement(name, specifier, match[0].strip(" ,."), origin)
 

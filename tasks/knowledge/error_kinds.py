@@ -20,9 +20,11 @@ About = Literal[
     "network", "kernel", "disk", "GPU",
 ]  # fmt: skip
 KIND_FILES = (
+    "projects",  # before those of their compilers
     *("compiler", "linker", "gpu", "toolkit", "python", "network", "system", "cmake"),
     "general",  # the late ones
-    *("headers", "cpp_names", "libraries", "symbols", "python_names"),  # only tables
+    *("headers", "cpp_names", "libraries", "symbols"),  # only tables, to the end
+    *("python_names", "torch_releases"),
 )
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _INSTALL_COMMANDS = {
@@ -75,11 +77,18 @@ class NameRow(Struct, frozen=True, kw_only=True):
     status: str = ""
 
 
-def find_name(rows: Sequence[NameRow], name: str) -> tuple[NameRow, dict[str, str]] | None:
-    """Return the first row that matches the whole name, and the values of its named groups."""
+def find_name(
+    rows: Sequence[NameRow], name: str, values: Mapping[str, str] | None = None
+) -> tuple[NameRow, dict[str, str]] | None:
+    """Return the first row that matches the whole name, and the values of its named groups.
+
+    With `values`, rows are left out whose cause needs a word that neither has.
+    """
     for row in rows:
         if match := compile_name(row.match).fullmatch(name):
-            return row, {key: value for key, value in match.groupdict().items() if value}
+            groups = {key: value for key, value in match.groupdict().items() if value}
+            if values is None or can_fill(row.cause, {**values, **groups}):
+                return row, groups
     return None
 
 

@@ -171,12 +171,16 @@ class NameHistory:
         shown = name.replace(":", ".").removeprefix(".")
         if last == self.releases[-1]:
             cause = f"{shown} came with torch {first}, and the torch here is older"
-            return cause, (f'install torch {first} or later: pip install "torch>={first}"',)
+            return cause, (
+                f'install torch {first} or later: pip install "torch>={first}"',
+                "or an older release of the package that needs it: pip index versions {importer}",
+            )
         gone = self._find_next(last)
         cause = (
             f"{shown} is not in torch {gone} and later; torch {last} was the last release with it"
         )
         return cause, (
+            "update the package that needs it: pip install -U {importer}",
             "use a version of the project that supports the installed torch",
             f'or install an older torch: pip install "torch<{gone}"',
         )

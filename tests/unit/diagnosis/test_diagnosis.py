@@ -297,3 +297,18 @@ def test_terminal_and_ci_decorations_are_ignored() -> None:
         "      │ nvcc fatal   : Unsupported gpu architecture 'compute_120'",
     )
     assert {cause(log) for log in around} == {"nvcc-arch-unsupported"}
+
+
+def test_versions_that_uv_lists_are_no_conflict() -> None:
+    found = diagnose(
+        "  × No solution found when resolving tool dependencies:\n"
+        "  ╰─▶ Because only the following versions of torch are available:\n"
+        "          torch<=2.0.1\n          torch==2.1.0\n          torch==2.5.0\n"
+        "      and torch==2.5.0 has no wheels with a matching platform tag, we can conclude that\n"
+        "      torch>=2.0.1 cannot be used.\n"
+        "      And because batch depends on torch>=2.0.1,<2.2.0 and you require batch, we can\n"
+        "      conclude that your requirements are unsatisfiable.\n"
+    )
+    assert found.first_error is not None
+    assert found.first_error.text.startswith("× No solution found when resolving tool")
+    assert "a constraint requires" not in found.first_error.text
