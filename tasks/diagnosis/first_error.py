@@ -40,6 +40,8 @@ _ERROR = re.compile(
     | ^\s*\S+\s:\s(?:Pre)?Depends:\s.*\bbut\s   # apt
     | \bBad\sCPU\stype\sin\sexecutable
     | \bERROR\s\d{3}: | \bError\sresponse\sfrom\sdaemon: | \bCUDA\serror\b
+    | \bhipErrorNoBinaryForGpu: | \bLLVM\s(?:ERROR|error)\s?:
+    | ^\s*Username/Password\sAuthentication\sFailed
     | \bNCCL\s(?:error|failure)\b | ^\s*Could\snot\ssolve\b
     | ^\s*Unable\sto\s(?:find|locate|open|load)\b | executable\sfile\snot\sfound
     | ^\s*(?:Access\sis\sdenied|The\ssyntax\sof\sthe\scommand)

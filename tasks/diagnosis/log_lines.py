@@ -20,7 +20,7 @@ _LINE_PREFIX = re.compile(
       (?:[A-Z][a-z]{2}\s[\d\s]\d\s\d\d:\d\d:\d\d\s\S+\s[\w.-]+\[\d+\]:\s)?   # journald
       (?:[\w.-]+[-_]\d+\s+\|\s)?   # docker compose
       (?:\#\d+\s\d+\.\d+\s?)?   # docker build
-      (?:\d+\.\d{2,3}\s)?   # docker's summary
+      (?:\d+\.\d{2,3}\s|\d{3,}\.\d\s)?   # docker's summary
       (?:\#\#\[\w+\]|::\w+::)?   # CI commands
       (?:\s*[│|]\s(?=\s*\S))?   # pip's frame
     """,
