@@ -20,7 +20,7 @@ from tasks.diagnosis.first_error import (
     parse_error,
 )
 from tasks.diagnosis.kind_matches import KindFinder, KindMatch
-from tasks.diagnosis.log_lines import LogLine
+from tasks.diagnosis.log_lines import LogLine, measure_indent
 from tasks.diagnosis.resolver_conflicts import CONFLICT_SLUG, find_conflict
 from tasks.knowledge.facts import Failure
 
@@ -146,7 +146,9 @@ def _refine(
     """Return what a kind says of the line of a match, or of the line that reports its error."""
     slug = match.failure.slug
     refined = kinds.refine_failure(slug, lines, match.at)
-    return refined or kinds.refine_failure(slug, lines, lines.index(shown))
+    if refined or shown is lines[match.at]:
+        return refined
+    return kinds.refine_failure(slug, lines, lines.index(shown))
 
 
 def _find_kind(
@@ -183,18 +185,14 @@ def _find_error_line(match: FailureMatch, lines: Sequence[LogLine]) -> LogLine:
 
 def _find_cmake_head(lines: Sequence[LogLine], at: int) -> LogLine | None:
     """Return the head of CMake's message to which line `at` belongs, `None` if it is of none."""
-    depth = _measure_indent(lines[at])
+    depth = measure_indent(lines[at].text)
     for line in reversed(lines[max(0, at - _LONG_MESSAGE_LINES) : at]):
         if not line.text.strip():
             continue
-        if _measure_indent(line) < depth and line.text.lstrip().startswith("CMake Error"):
+        if measure_indent(line.text) < depth and line.text.lstrip().startswith("CMake Error"):
             return line
-        depth = min(depth, _measure_indent(line))
+        depth = min(depth, measure_indent(line.text))
     return None
-
-
-def _measure_indent(line: LogLine) -> int:
-    return len(line.text) - len(line.text.lstrip())
 
 
 def _find_earlier_message(line: LogLine, before: Sequence[LogLine]) -> LogLine:
@@ -209,9 +207,10 @@ def _find_earlier_message(line: LogLine, before: Sequence[LogLine]) -> LogLine:
 
 
 def _parse_message(line: LogLine, lines: Sequence[LogLine]) -> FirstError:
-    """Return the error in a line, with the line after it if the message begins there."""
+    """Return the error in a line, with its message or deepest cause if those are below it."""
     error = parse_error(line)
-    after = [one.text for one in lines[lines.index(line) + 1 :][:_MESSAGE_LINES]]
+    below = lines.index(line) + 1
+    after = [one.text for one in lines[below : below + _MESSAGE_LINES]]
     causes = [found["cause"] for found in map(_CAUSED_BY.match, after) if found]
     if causes and _CAUSED_BY.match(after[0]):
         return replace(error, text=f"{error.text}: {causes[-1]}")
@@ -233,7 +232,8 @@ def _find_kind_line(lines: Sequence[LogLine], kind: KindMatch) -> LogLine:
     """Return the line to show for a kind.
 
     That is the error after it if its line is source text with `raise` or no error without the lines
-    after it, and the head of CMake's message if the line is in the middle of it.
+    after it, the head of CMake's message if the line is in the middle of it, and the first retry if
+    the line only reports that a command gave up.
     """
     line = lines[kind.at]
     if is_error(line) or is_warning(line.text):

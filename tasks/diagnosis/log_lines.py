@@ -126,9 +126,14 @@ def _find_warning_indent(text: str, indent: int | None) -> int | None:
 
     `indent` is that of the line before it. pip indents the whole output of a build.
     """
-    depth = len(text) - len(text.lstrip())
+    depth = measure_indent(text)
     if _CMAKE_WARNING.match(text):
         return depth
     if indent is None or not text.strip() or _WARNING_TAIL.match(text):
         return indent
     return None if depth < indent + 2 or _WARNING_END.match(text) else indent
+
+
+def measure_indent(text: str) -> int:
+    """Return the number of blanks before the text of a line."""
+    return len(text) - len(text.lstrip())
