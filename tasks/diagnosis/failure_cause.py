@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from tasks.core.ninja_progress import find_step_output
 from tasks.diagnosis.failure_matches import (
@@ -31,7 +32,9 @@ _STEP_SUCCEEDED = re.compile(
     r"^=+ (?!.*(?:failed|error)).*\b\d+ passed\b|^OK$|^\s*100% tests passed|"
     r"(?:writing image|naming to) \S+ (?:\d[\d.]*s )?done$|^\s*0 Error\(s\)|"
     r"^\[100%\] Built target|^(?:Executing|Verifying) transaction: (?:\.\.\.working\.\.\. )?done|"
-    r"^Submodule path '.*': checked out"
+    r"^Submodule path '.*': checked out|^Writing \S+\.egg-info$|^Time to load \S+ op: |"
+    r"Application startup complete|^To see the GUI go to: |Running on local URL: |"
+    r"^Training (?:finished|complete)"
 )
 _BUILD_FAILED = re.compile(
     r"ninja: build stopped|Could not build wheels|failed-wheel-build|metadata-generation-failed|"
@@ -45,11 +48,14 @@ _BUILD_PROGRESS = re.compile(  # printed by a build that continues after a warni
     r"^\s*(?:\[\s*\d+/\d+\]|(?:running|copying|adding|creating|building|removing|writing)\s|"
     r"HEAD is now at|== [\w ]+ ==$|"
     r"-- (?:Configuring|Generating) done|#\d+ DONE|Downloading \S+\.whl|"
-    r".*: finished with status 'done')"
+    r".*: finished with status 'done'|.*\b100%\||.*\ssaved \[\d|(?:\S*[/-])?(?:g?cc|[gc]\+\+) -|"
+    r"Installing the current project|(?:[Ee]poch|[Ss]tep):? \d+\W)"
 )
 _SOFT_ERROR = re.compile(  # programs often go on after these
     r"^\s*(?:fatal|remote|rm|cp|E): |pip's dependency resolver|^error: RPC failed|"
-    r"^\s*(?:\w+\.)*\w+(?:Error|Exception): |^\s*/bin/sh: |Failed to clone|Retry scheduled"
+    r"^\s*(?:\w+\.)*\w+(?:Error|Exception): |^\s*/bin/sh: |Failed to clone|Retry scheduled|"
+    r"Read timed out|name resolution|unable to resolve host|urlopen error|sccache: error:|"
+    r": cannot find -l|^collect2: error: ld "
 )
 _NO_REPOSITORY = re.compile(r"^\s*fatal: not a git repository")
 _EXCEPTION = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): ")
@@ -68,7 +74,10 @@ _HEAD_WITHOUT_MESSAGE = re.compile(
 )
 _UV_HEAD = re.compile("No solution found when resolving ")
 _EXPLANATION = re.compile(r"\bBecause (?!.*following versions of)")  # uv's, below its head
-_CAUSED_BY = re.compile(r"^\s*Caused by: (?P<cause>.+)")
+_CAUSED_BY = re.compile(
+    r"^\s*(?:Caused by: |cause: |[├╰]─▶ )(?P<cause>.+)"
+)  # of uv, below its head
+_SENTENCE_END = re.compile(r"[.:!?]$")
 _NUMPY_MESSAGE = re.compile(r"^\s*A module that was compiled using NumPy 1\.x cannot be run")
 _RETRY = re.compile(r"\bRetrying\b|\bretry(?:ing)? \d|\battempt \d", re.IGNORECASE)
 _EARLIER_LINES = 60  # lines before the last of several retries, and of a traceback
@@ -168,7 +177,7 @@ def _find_error_line(match: FailureMatch, lines: Sequence[LogLine]) -> LogLine:
     That is the error after it if the match needs the lines after it, the error before it if the
     match is a consequence or in the middle of CMake's message, and the first of several retries.
     """
-    line, before = lines[match.at], lines[: match.at]
+    line, before = _find_chain_head(lines, match.at), lines[: match.at]
     if _RETRY.search(line.text) or "_ARRAY_API not found" in line.text:
         return _find_earlier_message(line, before)
     if is_error(line):
@@ -181,6 +190,12 @@ def _find_error_line(match: FailureMatch, lines: Sequence[LogLine]) -> LogLine:
         return head or line
     after = lines[match.at : match.at + _MESSAGE_LINES]
     return next(filter(is_error, after), line)
+
+
+def _find_chain_head(lines: Sequence[LogLine], at: int) -> LogLine:
+    """Return the line above uv's chain of causes if line `at` is one of them, else line `at`."""
+    above = (one for one in reversed(lines[: at + 1]) if not _CAUSED_BY.match(one.text))
+    return next(above, lines[at])
 
 
 def _find_cmake_head(lines: Sequence[LogLine], at: int) -> LogLine | None:
@@ -210,15 +225,17 @@ def _parse_message(line: LogLine, lines: Sequence[LogLine]) -> FirstError:
     """Return the error in a line, with its message or deepest cause if those are below it."""
     error = parse_error(line)
     below = lines.index(line) + 1
-    after = [one.text for one in lines[below : below + _MESSAGE_LINES]]
-    causes = [found["cause"] for found in map(_CAUSED_BY.match, after) if found]
-    if causes and _CAUSED_BY.match(after[0]):
-        return replace(error, text=f"{error.text}: {causes[-1]}")
+    after = [one.text for one in lines[below : below + _LONG_MESSAGE_LINES]]
+    causes = list(takewhile(_CAUSED_BY.match, after))
+    if causes and not _UV_HEAD.search(error.text):
+        deepest = _CAUSED_BY.sub(r"\g<cause>", causes[-1])
+        return replace(error, text=f"{error.text}: {deepest}")
     if not _HEAD_WITHOUT_MESSAGE.search(error.text):
         return error
-    texts = [text.strip() for text in after if text.strip()]
-    default = "" if _UV_HEAD.search(error.text) else next(iter(texts), "")
-    message = next(filter(_EXPLANATION.search, texts), default)
+    texts = [text.strip() for text in after if text.strip()][:_MESSAGE_LINES]
+    end = next((at for at, text in enumerate(texts, 1) if _SENTENCE_END.search(text)), 1)
+    shown = 0 if _UV_HEAD.search(error.text) else end if "CMake" in error.text else 1
+    message = next(filter(_EXPLANATION.search, texts), " ".join(texts[:shown]))
     return replace(error, text=f"{error.text} {message}".strip())
 
 
@@ -235,14 +252,15 @@ def _find_kind_line(lines: Sequence[LogLine], kind: KindMatch) -> LogLine:
     after it, the head of CMake's message if the line is in the middle of it, and the first retry if
     the line only reports that a command gave up.
     """
-    line = lines[kind.at]
+    line = _find_chain_head(lines, kind.at)
     if is_error(line) or is_warning(line.text):
         return line
     if head := _find_cmake_head(lines, kind.at):
         return head
-    if is_consequence(line):
+    is_raise = line.text.lstrip().startswith("raise ")
+    if is_consequence(line) and not is_raise:
         return next((one for one in lines[: kind.at] if _RETRY.search(one.text)), line)
-    if not (kind.needs_following or line.text.lstrip().startswith("raise ")):
+    if not (kind.needs_following or is_raise):
         return line
     after = lines[kind.at + 1 : kind.at + 1 + _MESSAGE_LINES]
     return next(filter(is_error, after), line)

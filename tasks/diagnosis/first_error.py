@@ -44,7 +44,7 @@ _ERROR = re.compile(
     | ^\s*Username/Password\sAuthentication\sFailed
     | \bNCCL\s(?:error|failure)\b | ^\s*Could\snot\ssolve\b
     | ^\s*Unable\sto\s(?:find|locate|open|load)\b | executable\sfile\snot\sfound
-    | ^\s*(?:Access\sis\sdenied|The\ssyntax\sof\sthe\scommand)
+    | (?:^\s*|\.trash\S*\s-\s)Access\sis\sdenied | ^\s*The\ssyntax\sof\sthe\scommand
     | \bis\snot\srecognized\sas\b | Permission\sdenied\s\(publickey
     | No\sspace\sleft\son\sdevice | \bcatastrophic\serror\b | ^\s*Internal\serror
     | \bstatic\sassertion\sfailed
@@ -100,9 +100,11 @@ _NOISE = re.compile(
     | Error\schecking\scompiler\sversion | could\snot\sfind\sninja
     | ^(?!.*\berror:\s).*(?:^|\s)["']?-Werror | ^\s*Running\scommand\s   # flags; pip's progress
     | (?:^|[:\s])warning(?:\s[A-Z]*\d*\S*)?\s*: | \bwarning\s\#\d+ | ^\s*\#warning
-    | \s0\s*$ | ,\sskipping\b  # counters; what is left out
+    | \s0\s*$ | ,\s(?:skipping|falling\sback)\b  # counters; what is left out
+    | \bNo\smodule\snamed\s\S+,\susing\b | ^\s*rm:\scannot\sremove\s.*:\sNo\ssuch\sfile
+    | \bupdate-alternatives:\serror:\sno\salternatives | ^\s*Last\serror:\s*$   # NCCL's heading
     | ^(?!.*\berror\b).*[:)]\s*note:\s
-    | ^\s*\[?(?:WARN(?:ING)?|INFO|DEBUG)\b[\]:\s] | ^\S+:\sWARNING:\s
+    | ^(?:==>|\s*)\s*\[?(?:WARN(?:ING)?|INFO|DEBUG|Warning)\b[\]:\s] | ^\S+:\sWARNING:\s
     | ^\s*--\s(?:Performing|Looking|Check|Detecting|Found)\b | ^\s*\d+\s\|\s | ^\s*\|\s | ^\s*note:
     | ^\s*(?:adding|copying|creating|writing|reading|running|inflating|Downloading)\s
     | ^\s*Compiling\s(?!.*\sfailed\.?$)

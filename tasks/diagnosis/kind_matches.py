@@ -34,6 +34,7 @@ _NEW_STRING = re.compile(
     r"std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> ?>"
 )
 _MEMBER = re.compile(r"(\w+)::\{((?:\w+ )*[cd]tor)\}")
+_TORCH = r"torch|aten\b|\bat::|\bc10\b|caffe2|\bTHC"
 
 
 @dataclass(frozen=True)
@@ -113,14 +114,18 @@ class KindFinder:
                 if kind.about in {"Python", "loader"}:
                     module = values.get("module", "")
                     values = {**read_traceback_words(lines, index, module), **values}
-                if explained := self._explain(kind, index, values):
+                near_torch = bool(search_nearby((_TORCH,), lines, index))
+                if explained := self._explain(kind, index, values, near_torch=near_torch):
                     return replace(explained, needs_following=not pattern.search(text))
         return None
 
-    def _explain(self, kind: ErrorKind, at: int, values: dict[str, str]) -> KindMatch | None:
+    def _explain(
+        self, kind: ErrorKind, at: int, values: dict[str, str], *, near_torch: bool
+    ) -> KindMatch | None:
         """Return the match with the texts of the table's row, where it has them.
 
-        Returns None if the line does not give a word that the cause needs.
+        Returns None if the line does not give a word that the cause needs. `near_torch` is True if
+        lines nearby name torch: a C++ name can be one of its declarations.
         """
         if symbol := values.get("symbol"):
             name = demangle(symbol)
@@ -129,7 +134,9 @@ class KindFinder:
                 values["symbol"] = name
         values = {**self.facts.words, **values}
         causes, remedy = [kind.cause], kind.remedy
-        known = self.history and self.history.explain_name(*_find_torch_name(kind, values))
+        name_kind, name = _find_torch_name(kind, values)
+        history = self.history if near_torch or name_kind != "declarations" else None
+        known = history and history.explain_name(name_kind, name)
         found = find_name(self.names.get(kind.table, ()), values.get(kind.key, ""), values)
         # A name in lower case may be a module that the text of another file only mentions
         is_import = " from " in values.get(kind.key, "") or not values.get("name", "").islower()
@@ -209,9 +216,9 @@ def demangle(symbol: str) -> str:
     try:
         from itanium_demangler import parse  # noqa: PLC0415 - only for a diagnosis
 
-        name = parse(re.sub(r"^_(?=_Z)", "", symbol))
-    except (ImportError, NotImplementedError, ValueError, IndexError):
-        return symbol
+        name = parse(re.sub(r"^_(?=_Z)", "", symbol).replace("DF16_", "Dh"))  # _Float16: half
+    except (ImportError, RuntimeError, ValueError, LookupError, AttributeError, TypeError):
+        return symbol  # the library does not check what it parses
     text = _NEW_STRING.sub("std::__cxx11::string", str(name or symbol)).replace(" const(", "(")
     return _MEMBER.sub(lambda found: f"{found[1]}::{'~' * ('dtor' in found[2])}{found[1]}", text)
 

@@ -132,6 +132,8 @@ _TRANSLATIONS = {
         r"referencia a [`«\"'](.+?)['»\"] sin definir",
         r"неопредел[её]нная ссылка на [«`\"'](.+?)['»\"]",
         r"[`'\"](\S+?)['\"]에 대한 정의되지 않은 참조(?:입니다)?",
+        r"(?:[Nn]icht definierter|[Uu]ndefinierter) Verweis auf ?[`'\"](.+?)['\"]",
+        r"référence indéfinie vers ?[`'\"](.+?)['\"]",
     ),
     "undefined reference to": (
         *("(?:[Nn]icht definierter|[Uu]ndefinierter) Verweis auf", "référence indéfinie vers"),

@@ -50,3 +50,12 @@ def test_error_in_joined_lines_is_shown_alone() -> None:
     error = diagnose_log(KNOWLEDGE.failures, ParsedLog([RawLine(1, line)])).first_error
     assert error is not None
     assert error.text == "/b/types.h:66:11: error: 'x' does not name"
+
+
+def test_message_of_cmake_is_shown_up_to_its_full_stop() -> None:
+    head = "CMake Error at /share/cmake/Modules/CMakeTestCCompiler.cmake:67 (message):"
+    message = ["  The C compiler", "", '    "/usr/bin/cc"', "", "  is not able to compile."]
+    raws = [RawLine(at, line) for at, line in enumerate((head, *message), 1)]
+    error = diagnose_log(KNOWLEDGE.failures, ParsedLog(raws)).first_error
+    assert error is not None
+    assert error.text == f'{head} The C compiler "/usr/bin/cc" is not able to compile.'
