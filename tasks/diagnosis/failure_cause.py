@@ -33,8 +33,7 @@ _STEP_SUCCEEDED = re.compile(
     r"(?:writing image|naming to) \S+ (?:\d[\d.]*s )?done$|^\s*0 Error\(s\)|"
     r"^\[100%\] Built target|^(?:Executing|Verifying) transaction: (?:\.\.\.working\.\.\. )?done|"
     r"^Submodule path '.*': checked out|^Writing \S+\.egg-info$|^Time to load \S+ op: |"
-    r"Application startup complete|^To see the GUI go to: |Running on local URL: |"
-    r"^Training (?:finished|complete)"
+    r"Application startup complete|^Training (?:finished|complete)"
 )
 _BUILD_FAILED = re.compile(
     r"ninja: build stopped|Could not build wheels|failed-wheel-build|metadata-generation-failed|"

@@ -35,7 +35,9 @@ _EDGE_END = re.compile(
 _CMAKE_WARNING = re.compile(r"^\s*CMake (?:Deprecation )?Warning\b")
 _WARNING_TAIL = re.compile(r"^\s*(?:Call Stack|This warning)")
 _WARNING_END = re.compile(r"^\s*(?:CMake Error|-- |ninja: |Traceback )")
-_IGNORED_EXCEPTION = re.compile(r"^\s*Exception ignored (?:in|on|while)\b")
+_IGNORED_EXCEPTION = re.compile(
+    r"^\s*(?:Exception ignored (?:in|on|while)\b|A matching Triton is not available)"  # xformers
+)
 _EXCEPTION_FOLLOWS = re.compile(r"^\s*Exception ignored |^Traceback \(|^\s+\S")
 _PROBE_FAILED = re.compile(  # CMake's logs; a probe may fail
     r"^(?:Performing|Determining|Detecting|Checking) .*\b(?:failed|did not match)\b.*"
