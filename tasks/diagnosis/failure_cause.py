@@ -65,7 +65,7 @@ _LONG_MESSAGE_LINES = 16  # lines of a CMake message below its head
 _RESOLVER_MESSAGE_LINES = 60  # lines of a resolver's explanation
 _HEAD_WITHOUT_MESSAGE = re.compile(
     r"^CMake Error at \S.* \(\w+\):$|^(?:\w+\.)*\w*(?:Error|Exception):$|"
-    r" while solving:$|^Undefined symbols for architecture \w+:$|"
+    r" while solving:$|\bpanicked at \S+:\d+:\d+:$|^Undefined symbols for architecture \w+:$|"
     r"source of the following dependency conflicts\.$|No solution found when resolving |"
     r"^error: Failed to determine installation plan$|"
     r"^(?:ResolvePackageNotFound|(?:PackagesNotFound|LibMambaUnsatisfiable)Error: .*):\s*$|"
@@ -80,6 +80,10 @@ _SENTENCE_END = re.compile(r"[.:!?]$")
 _NUMPY_MESSAGE = re.compile(r"^\s*A module that was compiled using NumPy 1\.x cannot be run")
 _RETRY = re.compile(r"\bRetrying\b|\bretry(?:ing)? \d|\battempt \d", re.IGNORECASE)
 _EARLIER_LINES = 60  # lines before the last of several retries, and of a traceback
+_QUESTION = re.compile(r"^\s*Did you (?:run|forget)\b")
+_PYTHON_WARNING = re.compile(r"^\s*(?:\S+:\d+: )?\w+Warning: ")
+_WARNING_HEAD = re.compile(r"^\s*\S+:\d+: \w+Warning:\s*$")
+_TEST_PROGRAM = re.compile(r"CMake Error at .*\bCMakeTest\w+Compiler\.cmake")
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 _SOURCE_TEXT = re.compile(r"""^\s*f?["'].*["'],?\s*$""")  # a string in a traceback
 _TRACEBACK_FRAME = re.compile(r"^\s*File \".+\", line \d+")
@@ -126,7 +130,7 @@ def diagnose_log(
     error = next((_parse_message(line, lines) for line in lines if is_error(line)), None)
     match = _choose_match(matches, lines, error)
     if kinds and (kind := _find_kind(kinds, match, lines)):
-        shown = _find_kind_line(lines, kind)
+        shown = _prefer_error(lines, _find_kind_line(lines, kind))
         return Diagnosis(None, (), _parse_message(shown, lines), shown.unit, kind=kind)
     if match is None:
         slugs = (one.failure.slug for one in matches if one.failure.rank != "rest")
@@ -138,7 +142,7 @@ def diagnose_log(
             return Diagnosis(cut, (TRUNCATED_SLUG,) if cut else (), None)
         return Diagnosis(None, candidates, shown_error, kind=late)
     failure = match.failure
-    line = _find_error_line(match, lines)
+    line = _prefer_error(lines, _find_error_line(match, lines))
     is_rest = failure.rank == "rest"
     first_error = error or find_consequence(lines) if is_rest else _parse_message(line, lines)
     if failure.slug == CONFLICT_SLUG and (conflict := _find_conflict_at(match, lines)):
@@ -189,6 +193,24 @@ def _find_error_line(match: FailureMatch, lines: Sequence[LogLine]) -> LogLine:
         return head or line
     after = lines[match.at : match.at + _MESSAGE_LINES]
     return next(filter(is_error, after), line)
+
+
+def _prefer_error(lines: Sequence[LogLine], line: LogLine) -> LogLine:
+    """Return the error that a line to show only leads to, or the line.
+
+    That is the error above a question, the first error after a warning of Python, and the error of
+    the compiler after CMake says that it cannot compile a test program.
+    """
+    at = lines.index(line)
+    if _QUESTION.match(line.text):
+        return next(filter(is_error, reversed(lines[max(0, at - _MESSAGE_LINES) : at])), line)
+    is_python_warning = _PYTHON_WARNING.match(line.text) or (
+        not is_error(line)
+        and any(_WARNING_HEAD.search(one.text) for one in lines[max(0, at - 2) : at])
+    )
+    if is_python_warning or _TEST_PROGRAM.search(line.text):
+        return next(filter(is_error, lines[at + 1 : at + _EARLIER_LINES]), line)
+    return line
 
 
 def _find_chain_head(lines: Sequence[LogLine], at: int) -> LogLine:

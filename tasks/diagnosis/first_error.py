@@ -25,6 +25,7 @@ _ERROR = re.compile(
     | (?:^|[:.]\s[-\\|/])\s*Killed(?::\s9)?\s*$ | (?:line\s\d+|^zsh|^bash|^sh|\$)\S*:.*\b[Kk]illed\b
     | ^\s*(?:Segmentation\sfault|Bus\serror|Illegal\sinstruction|Aborted)\b
     | :\s+\d+\s(?:Segmentation\sfault|Bus\serror|Aborted|Illegal\sinstruction)
+    | ^\s*thread\s'\w+'.*\bpanicked\sat\b   # Rust
     | ^\s*Fatal\sPython\serror | \bterminate\scalled\safter\sthrowing | ^\s*what\(\):
     # Python; [rank0]: and E are of torchrun and pytest
     | ^(?:\[rank\d+\]:|E|`{1,3})?\s*(?:\w+\.)*\w*
@@ -71,6 +72,7 @@ _CONSEQUENCE = re.compile(
     | [Cc]ollect2:\serror:\sld\sreturned | symbol\(s\)\snot\sfound\sfor\sarchitecture
     | \blinker\scommand\sfailed | \bMSB(?:3721|6006|8066|4181)\b | \bLNK1120\b
     | \berror:\scould\snot\scompile\b | \baborting\sdue\sto\b
+    | \berror:\sfailed\sto\srun\scustom\sbuild\scommand   # cargo, before the output of build.rs
     | Configuring\sincomplete | did\snot\scomplete\ssuccessfully | returned\sa\snon-zero\scode
     | No\smatching\sdistribution | Pip\ssubprocess\serror
     | pip's\sdependency\sresolver\sdoes | HTTP\sError\s404  # pip installs anyway; a wheel is built
@@ -101,6 +103,7 @@ _NOISE = re.compile(
     | ^(?!.*\berror:\s).*(?:^|\s)["']?-Werror | ^\s*Running\scommand\s   # flags; pip's progress
     | (?:^|[:\s])warning(?:\s[A-Z]*\d*\S*)?\s*: | \bwarning\s\#\d+ | ^\s*\#warning
     | \s0\s*$ | ,\s(?:skipping|falling\sback)\b  # counters; what is left out
+    | \bCannot\sfind\sNVTX3,\sfind\sold   # text of a warning of torch
     | \bNo\smodule\snamed\s\S+,\susing\b | ^\s*rm:\scannot\sremove\s.*:\sNo\ssuch\sfile
     | \bupdate-alternatives:\serror:\sno\salternatives | ^\s*Last\serror:\s*$   # NCCL's heading
     | ^(?!.*\berror\b).*[:)]\s*note:\s

@@ -23,10 +23,11 @@ _LINE_PREFIX = re.compile(
       (?:\d+\.\d{2,3}\s|\d{3,}\.\d\s)?   # docker's summary
       (?:\#\#\[\w+\]|::\w+::)?   # CI commands
       (?:\s*[│|]\s(?=\s*\S))?   # pip's frame
+      (?:\s{2}>>\s\d+\s{4})?   # errors that Spack shows
     """,
     re.VERBOSE,
 )
-_PROJECT = re.compile(r"^\s*(\d+)>")
+_PROJECT = re.compile(r"^\s*(\d+)>(?:\s?\[CMake\]\s?)?")
 _CAUSED_BY = re.compile(r"\s+Caused by:")
 _EDGE_END = re.compile(
     r"^\s*(?:ninja: |Traceback \(most recent|\[end of output\]|ERROR: |-- |CMake |"
@@ -38,7 +39,7 @@ _WARNING_END = re.compile(r"^\s*(?:CMake Error|-- |ninja: |Traceback )")
 _IGNORED_EXCEPTION = re.compile(
     r"^\s*(?:Exception ignored (?:in|on|while)\b|A matching Triton is not available)"  # xformers
 )
-_EXCEPTION_FOLLOWS = re.compile(r"^\s*Exception ignored |^Traceback \(|^\s+\S")
+_EXCEPTION_FOLLOWS = re.compile(r"^\s*Exception ignored |^Traceback \(|^\s+\S|^A matching Triton")
 _PROBE_FAILED = re.compile(  # CMake's logs; a probe may fail
     r"^(?:Performing|Determining|Detecting|Checking) .*\b(?:failed|did not match)\b.*"
     r"(?:with the )?(?:following )?output\b"
