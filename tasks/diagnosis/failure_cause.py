@@ -64,7 +64,9 @@ _CMAKE_MESSAGE_LINES = 4  # lines of a CMake message that may name what was not 
 _LONG_MESSAGE_LINES = 16  # lines of a CMake message below its head
 _RESOLVER_MESSAGE_LINES = 60  # lines of a resolver's explanation
 _HEAD_WITHOUT_MESSAGE = re.compile(
-    r"^CMake Error at \S.* \(\w+\):$|^(?:\w+\.)*\w*(?:Error|Exception):$|"
+    r"^CMake Error (?:at \S.* \(\w+\)|in \S+):$|^(?:\w+\.)*\w*(?:Error|Exception):$|"
+    r"look up to see its traceback\):$|^terminate called after throwing an instance of '.*'$|"
+    r"^fatal: unable to connect to \S+:$|"
     r" while solving:$|\bpanicked at \S+:\d+:\d+:$|^Undefined symbols for architecture \w+:$|"
     r"source of the following dependency conflicts\.$|No solution found when resolving |"
     r"^error: Failed to determine installation plan$|"
@@ -83,7 +85,11 @@ _EARLIER_LINES = 60  # lines before the last of several retries, and of a traceb
 _QUESTION = re.compile(r"^\s*Did you (?:run|forget)\b")
 _PYTHON_WARNING = re.compile(r"^\s*(?:\S+:\d+: )?\w+Warning: ")
 _WARNING_HEAD = re.compile(r"^\s*\S+:\d+: \w+Warning:\s*$")
-_TEST_PROGRAM = re.compile(r"CMake Error at .*\bCMakeTest\w+Compiler\.cmake")
+_LEADS_TO_ERROR = re.compile(  # the error is in the output below
+    r"CMake Error at .*\bCMake(?:Test\w+Compiler|DetermineCompilerId)\.cmake|"
+    r"^RuntimeError: Couldn't install \w+"
+)
+_REASON = "Reason given by package:"
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 _SOURCE_TEXT = re.compile(r"""^\s*f?["'].*["'],?\s*$""")  # a string in a traceback
 _TRACEBACK_FRAME = re.compile(r"^\s*File \".+\", line \d+")
@@ -198,17 +204,15 @@ def _find_error_line(match: FailureMatch, lines: Sequence[LogLine]) -> LogLine:
 def _prefer_error(lines: Sequence[LogLine], line: LogLine) -> LogLine:
     """Return the error that a line to show only leads to, or the line.
 
-    That is the error above a question, the first error after a warning of Python, and the error of
-    the compiler after CMake says that it cannot compile a test program.
+    That is the error above a question, the first error after a warning of Python, and the error in
+    the output below a line that says which program failed.
     """
     at = lines.index(line)
     if _QUESTION.match(line.text):
         return next(filter(is_error, reversed(lines[max(0, at - _MESSAGE_LINES) : at])), line)
-    is_python_warning = _PYTHON_WARNING.match(line.text) or (
-        not is_error(line)
-        and any(_WARNING_HEAD.search(one.text) for one in lines[max(0, at - 2) : at])
-    )
-    if is_python_warning or _TEST_PROGRAM.search(line.text):
+    heads = (_WARNING_HEAD.search(one.text) for one in lines[max(0, at - 2) : at])
+    is_warned = _PYTHON_WARNING.match(line.text) or (any(heads) and not is_error(line))
+    if is_warned or _LEADS_TO_ERROR.search(line.text):
         return next(filter(is_error, lines[at + 1 : at + _EARLIER_LINES]), line)
     return line
 
@@ -253,7 +257,9 @@ def _parse_message(line: LogLine, lines: Sequence[LogLine]) -> FirstError:
         return replace(error, text=f"{error.text}: {deepest}")
     if not _HEAD_WITHOUT_MESSAGE.search(error.text):
         return error
-    texts = [text.strip() for text in after if text.strip()][:_MESSAGE_LINES]
+    texts = [text.strip() for text in after if text.strip()]
+    reasons = [at for at, text in enumerate(texts, 1) if text.endswith(_REASON)]
+    texts = texts[max(reasons, default=0) :][:_MESSAGE_LINES]
     end = next((at for at, text in enumerate(texts, 1) if _SENTENCE_END.search(text)), 1)
     shown = 0 if _UV_HEAD.search(error.text) else end if "CMake" in error.text else 1
     message = next(filter(_EXPLANATION.search, texts), " ".join(texts[:shown]))

@@ -16,7 +16,7 @@ _ERROR = re.compile(
     # linkers and loaders
     | \bld(?:[-.]\w+)?:\s(?!warning).*(?:undefined|cannot\s|(?:could\snot|unable\sto)\sfind
         |not\sfound|relocation\s
-        |not\srecognized|hidden\ssymbol|DSO\smissing|multiple\sdefinition)
+        |not\srecognized|hidden\ssymbol|DSO\smissing|multiple\sdefinition|attempted\sstatic)
     | \bundefined\sreference\sto\b | ^Undefined\ssymbols\sfor | \bmultiple\sdefinition\sof\b
     | \berror\swhile\sloading\sshared\slibraries: | \bsymbol\slookup\serror: | ^dyld(?:\[\d+\])?:\s
     | :\sinvalid\sELF\sheader | ^-+>\s*\d+\s+(?:from|import)\storch\._six\b
@@ -72,7 +72,8 @@ _CONSEQUENCE = re.compile(
     | [Cc]ollect2:\serror:\sld\sreturned | symbol\(s\)\snot\sfound\sfor\sarchitecture
     | \blinker\scommand\sfailed | \bMSB(?:3721|6006|8066|4181)\b | \bLNK1120\b
     | \berror:\scould\snot\scompile\b | \baborting\sdue\sto\b
-    | \berror:\sfailed\sto\srun\scustom\sbuild\scommand   # cargo, before the output of build.rs
+    | \berror:\s(?:failed\sto\srun\scustom\sbuild\scommand   # cargo, before the output of build.rs
+        |`cargo\s.*`\sfailed\swith\scode)
     | Configuring\sincomplete | did\snot\scomplete\ssuccessfully | returned\sa\snon-zero\scode
     | No\smatching\sdistribution | Pip\ssubprocess\serror
     | pip's\sdependency\sresolver\sdoes | HTTP\sError\s404  # pip installs anyway; a wheel is built
@@ -91,7 +92,7 @@ _CONSEQUENCE = re.compile(
     | ^\s*ERROR:\sCould\snot\sinstall\srequirement
     | ^\s*ERROR:\sOperation\scancelled\sby\suser | \bBash\sexited\swith\scode | ^\s*Aborted\b
     | ^ERROR:\s.*:\sTraceback\b | \bfailed:?\s\(Exit\s1\)  # Bazel, before the message of the step
-    | ^ERROR:\sAnalysis\sof\starget
+    | ^ERROR:\sAnalysis\sof\starget | \bAuto-detected\smode\sas\s\S+$  # Docker, before the message
     """,
     re.VERBOSE,
 )
@@ -119,7 +120,8 @@ _NOISE = re.compile(
     | ^\s*checking\s(?!.*\berror:)
     | \bobject\s'.*'\sfrom\sLD_PRELOAD\scannot\sbe\spreloaded.*ignored   # glibc goes on
     | ^\s*print\( | is\signored: | ^Error\scaught\swas:   # xformers, of its optional triton
-    | ^[\d\s:.-]*W\stensorflow/ | \bCannot\screate\sreport:   # apport of Ubuntu
+    | ^[\d\s:.-]*W\stensorflow/ | ^(?:\[\w+\]:)?\[W\s[^\]]*\w+\.cpp:\d+\]   # torch's warnings
+    | \bCannot\screate\sreport:   # apport of Ubuntu
     | ^ERROR:\sIgnored\sthe\sfollowing\syanked   # pip goes on
     | ^slurmstepd:\serror:\scouldn't\schdir\sto\b   # the job starts in /tmp
     | ^Unable\sto\sfind\simage\s'.*'\slocally   # docker run pulls it then

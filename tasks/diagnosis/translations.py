@@ -162,8 +162,8 @@ _TRANSLATIONS = {
         r"C3861\s?: (?!'[^']*'\s?: identifier)[^'\"\n]*['\"]([^'\"]+)['\"][^\n]*",
     ),
     r"C2039: '\1': is not a member of '\2'": (
-        (r"C2039\s?: (?!'[^']*'\s?: is "
-        r"not)[^'\"\n]*['\"]([^'\"]+)['\"][^'\"\n]*['\"]([^'\"]+)['\"][^\n]*"),
+        (r"C2039\s?: (?!'[^']*'\s?: is not)[^'\"\n]*['\"]([^'\"]+)['\"](?:n'est|[^'\"\n])*"
+        r"['\"]([^'\"]+)['\"][^\n]*"),
     ),
     # make
     r"No rule to make target '\1', needed by '\2'": (
@@ -197,7 +197,8 @@ _TRANSLATIONS = {
     "is not a member of 'std'": ("不是命名空间.std.的成员", "不是.std.的成员"),
     "was not declared in this scope": (
         *("在此作用域中尚未声明", "未声明的标识符"),
-        "wurde in diesem Gültigkeitsbereich nicht definiert",
+        "wurde in diesem Gültigkeitsbereich nicht (?:definiert|deklariert)",
+        r"n'a pas été déclarée? dans (?:ce|cette) \w+",
     ),
     "The system cannot find the file specified": (
         *("系统找不到指定的文件。?", "指定されたファイルが見つかりません。?"),
@@ -294,6 +295,7 @@ _PLAIN_CHARACTERS = str.maketrans(
         **dict.fromkeys("\u200b\u2060"),
     }
 )
+_GERMAN_QUOTES = re.compile(r"»([^»«]+)«")
 _GUILLEMETS = re.compile(r"«\s?|\s?»")
 _QUOTE_THEN_COLON = re.compile(r"(?<=['\"]) :(?=\s|$)")
 _FRENCH_COLON = re.compile(r"(?<=\w) :(?=\s|$)")  # in English only MSVC prints it: "LINK : fatal"
@@ -303,7 +305,8 @@ def translate_to_english(line: str) -> str:
     """Translate known phrases and quotation marks of other languages in the line to English."""
     is_foreign = not line.isascii()
     if is_foreign:
-        line = _GUILLEMETS.sub('"', line.translate(_PLAIN_CHARACTERS))
+        line = _GERMAN_QUOTES.sub(r'"\1"', line.translate(_PLAIN_CHARACTERS))
+        line = _GUILLEMETS.sub('"', line)
     if " :" in line:
         line = _QUOTE_THEN_COLON.sub(":", line)
     if not (is_foreign or _WITHOUT_ACCENTS.search(line)):
