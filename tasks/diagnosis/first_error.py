@@ -16,7 +16,8 @@ _ERROR = re.compile(
     # linkers and loaders
     | \bld(?:[-.]\w+)?:\s(?!warning).*(?:undefined|cannot\s|(?:could\snot|unable\sto)\sfind
         |not\sfound|relocation\s
-        |not\srecognized|hidden\ssymbol|DSO\smissing|multiple\sdefinition|attempted\sstatic)
+        |not\srecognized|hidden\ssymbol|DSO\smissing|multiple\sdefinition|attempted\sstatic
+        |unknown\stype)
     | \bundefined\sreference\sto\b | ^Undefined\ssymbols\sfor | \bmultiple\sdefinition\sof\b
     | \berror\swhile\sloading\sshared\slibraries: | \bsymbol\slookup\serror: | ^dyld(?:\[\d+\])?:\s
     | :\sinvalid\sELF\sheader | ^-+>\s*\d+\s+(?:from|import)\storch\._six\b
@@ -34,7 +35,9 @@ _ERROR = re.compile(
     | ^\s*(?:[a-z_]\w*\.)+(?:[A-Z]\w+|gaierror|timeout):\s | :\sNo\smodule\snamed\s
     # tools and shells
     | ^\s*(?:ERROR|Error|FATAL|Fatal|FATAL\sERROR):\s | ^OMP:\sError\s\#\d+:
-    | ^\s*\[(?:ERROR|FATAL|CRITICAL)\]\s
+    | ^\s*\[(?:ERROR|FATAL|CRITICAL)\]\s | ^(?:==>\sError(?!:\sProcessError)|modprobe:\sERROR):\s
+    | ^The\s(?:ampersand\s\(&\)\scharacter|'.'\soperator\sis\sreserved|token\s'&&')   # PowerShell
+    | ^Unknown\sargument\s | \bno\smatching\smanifest\sfor\s
     | \s-\s(?:ERROR|CRITICAL)\s-\s | ^E:\s(?!could) | ^\s*×\s | ^(?:critical|error)\s+libmamba\b
     | ^curl:\s\(\d+\) | ^(?:dpkg|rsync|tar|wget|ssh|cp|mv|mkdir|rm|patch|unzip):\s.*(?:error|cannot|
         unable|denied|Could\snot|Cannot|failed)
@@ -104,6 +107,7 @@ _NOISE = re.compile(
     | ^(?!.*\berror:\s).*(?:^|\s)["']?-Werror | ^\s*Running\scommand\s   # flags; pip's progress
     | (?:^|[:\s])warning(?:\s[A-Z]*\d*\S*)?\s*: | \bwarning\s\#\d+ | ^\s*\#warning
     | \s0\s*$ | ,\s(?:skipping|falling\sback)\b  # counters; what is left out
+    | \bINFO:\sCould\snot\sfind\sfiles\sfor\sthe\sgiven   # where
     | \bCannot\sfind\sNVTX3,\sfind\sold   # text of a warning of torch
     | \bNo\smodule\snamed\s\S+,\susing\b | ^\s*rm:\scannot\sremove\s.*:\sNo\ssuch\sfile
     | \bupdate-alternatives:\serror:\sno\salternatives | ^\s*Last\serror:\s*$   # NCCL's heading
