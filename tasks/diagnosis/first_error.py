@@ -105,7 +105,7 @@ _NOISE = re.compile(
     | \btype:\s\S+:\snot\sfound   # the shell looks for a program
     | Error\schecking\scompiler\sversion | could\snot\sfind\sninja
     | ^(?!.*\berror:\s).*(?:^|\s)["']?-Werror | ^\s*Running\scommand\s   # flags; pip's progress
-    | (?:^|[:\s])warning(?:\s[A-Z]*\d*\S*)?\s*: | \bwarning\s\#\d+ | ^\s*\#warning
+    | (?:^|[:\s])warning(?!\sSTL\d)(?:\s[A-Z]*\d*\S*)?\s*: | \bwarning\s\#\d+ | ^\s*\#warning
     | \s0\s*$ | ,\s(?:skipping|falling\sback)\b  # counters; what is left out
     | \bINFO:\sCould\snot\sfind\sfiles\sfor\sthe\sgiven   # where
     | \bCannot\sfind\sNVTX3,\sfind\sold   # text of a warning of torch

@@ -199,6 +199,8 @@ _TRANSLATIONS = {
         *("在此作用域中尚未声明", "未声明的标识符"),
         "wurde in diesem Gültigkeitsbereich nicht (?:definiert|deklariert)",
         r"n'a pas été déclarée? dans (?:ce|cette) \w+",
+        r"не был[ао]? декларирован\w* в этой области видимости",
+        *("no se declaró en este ámbito", "non è stato dichiarato in questo ambito"),
     ),
     "The system cannot find the file specified": (
         *("系统找不到指定的文件。?", "指定されたファイルが見つかりません。?"),
