@@ -29,10 +29,11 @@ _STEP_SUCCEEDED = re.compile(
     r"^\s*Successfully (?:installed|built|tagged|uninstalled) |^\s*Build succeeded|"
     r"^\s*Finished (?:in [\d.]+|[`']?\w+[`']? )|^-- Build files have been written|"
     r"^\s*Installed \d+ packages? in|^-- Install configuration|^\s*BUILD SUCCESSFUL|"
-    r"^=+ (?!.*(?:failed|error)).*\b\d+ passed\b|^OK$|^\s*100% tests passed|"
+    r"^=+ (?!.*\b(?:failed|errors?)\b).*\b\d+ passed\b|^OK$|^\s*100% tests passed|"
     r"(?:writing image|naming to) \S+ (?:\d[\d.]*s )?done$|^\s*0 Error\(s\)|"
     r"^\[100%\] Built target|^(?:Executing|Verifying) transaction: (?:\.\.\.working\.\.\. )?done|"
     r"^Submodule path '.*': checked out|^Writing \S+\.egg-info$|^Time to load \S+ op: |"
+    r"^g?make(?:\[\d+\])?: \[.*\] Error \d+ \(ignored\)$|"
     r"Application startup complete|^Training (?:finished|complete)"
 )
 _BUILD_FAILED = re.compile(
@@ -85,10 +86,10 @@ _EARLIER_LINES = 60  # lines before the last of several retries, and of a traceb
 _QUESTION = re.compile(r"^\s*Did you (?:run|forget)\b")
 _PYTHON_WARNING = re.compile(r"^\s*(?:\S+:\d+: )?\w+Warning: ")
 _WARNING_HEAD = re.compile(r"^\s*\S+:\d+: \w+Warning:\s*$")
-_LEADS_TO_ERROR = re.compile(  # the error is in the output below
-    r"CMake Error at .*\bCMake(?:Test\w+Compiler|DetermineCompilerId)\.cmake|"
-    r"^RuntimeError: Couldn't install \w+"
+_OUTPUT_FOLLOWS = re.compile(  # the error is in the output below
+    r"It fails with the following output:$|The output was:$|^RuntimeError: Couldn't install \w+"
 )
+_OF_GPU = re.compile("cuda|GPU|NVIDIA", re.IGNORECASE)
 _REASON = "Reason given by package:"
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 _SOURCE_TEXT = re.compile(r"""^\s*f?["'].*["'],?\s*$""")  # a string in a traceback
@@ -212,9 +213,14 @@ def _prefer_error(lines: Sequence[LogLine], line: LogLine) -> LogLine:
         return next(filter(is_error, reversed(lines[max(0, at - _MESSAGE_LINES) : at])), line)
     heads = (_WARNING_HEAD.search(one.text) for one in lines[max(0, at - 2) : at])
     is_warned = _PYTHON_WARNING.match(line.text) or (any(heads) and not is_error(line))
-    if is_warned or _LEADS_TO_ERROR.search(line.text):
-        return next(filter(is_error, lines[at + 1 : at + _EARLIER_LINES]), line)
-    return line
+    is_cmake = line.text.lstrip().startswith("CMake Error")
+    message = lines[at : at + _LONG_MESSAGE_LINES] if is_cmake else [line]
+    if not (is_warned or any(_OUTPUT_FOLLOWS.search(one.text) for one in message)):
+        return line
+    errors = [one for one in lines[at + 1 : at + _EARLIER_LINES] if is_error(one)]
+    if "CUDA initialization: " in line.text:  # other errors are its consequences
+        errors = [one for one in errors if _OF_GPU.search(one.text)]
+    return errors[0] if errors else line
 
 
 def _find_chain_head(lines: Sequence[LogLine], at: int) -> LogLine:
