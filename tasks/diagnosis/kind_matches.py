@@ -182,7 +182,7 @@ class _PatternIndex:
     Each pattern in `by_literal` needs one of its literals; those in `others` can match any text.
     """
 
-    patterns: tuple[tuple[ErrorKind, re.Pattern[str]], ...]
+    patterns: tuple[tuple[ErrorKind, str], ...]
     by_literal: Mapping[str, tuple[int, ...]]
     others: tuple[int, ...]
 
@@ -192,7 +192,8 @@ class _PatternIndex:
         for literal, numbers in self.by_literal.items():
             if literal in lower:
                 found.update(numbers)
-        return (self.patterns[number] for number in sorted(found))
+        candidates = (self.patterns[number] for number in sorted(found))
+        return ((kind, _compile(text)) for kind, text in candidates)
 
 
 @cache
@@ -201,7 +202,7 @@ def _build_pattern_index(kinds: tuple[ErrorKind, ...]) -> _PatternIndex:
     by_literal: dict[str, list[int]] = {}
     pairs = ((one, text) for one in kinds for text in one.patterns)
     for number, (kind, text) in enumerate(pairs):
-        patterns.append((kind, _compile(text)))
+        patterns.append((kind, text))
         literals = find_required_literals(text)
         if literals is None:
             others.append(number)
