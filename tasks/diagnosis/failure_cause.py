@@ -29,7 +29,10 @@ _STEP_SUCCEEDED = re.compile(
     r"^\s*Successfully (?:installed|built|tagged|uninstalled) |^\s*Build succeeded|"
     r"^\s*Finished (?:in [\d.]+|[`']?\w+[`']? )|^-- Build files have been written|"
     r"^\s*Installed \d+ packages? in|^-- Install configuration|^\s*BUILD SUCCESSFUL|"
-    r"^=+ (?!.*\b(?:failed|errors?)\b).*\b\d+ passed\b|^OK$|^\s*100% tests passed|"
+    r"^(?:=+ )?(?!.*\b(?:failed|errors?)\b)(?:\d+ [a-z]+, )*\d+ passed\b.* in [\d.]+s|"
+    r"^OK(?: \([a-z =,\d]+\))?$|^\s*100% tests passed|^\[  PASSED  \] \d+ tests?\.$|"
+    r"^Test passed\.$|^test result: ok\. |^configure: exit 0$|"
+    r"^\[INFO\] BUILD SUCCESS|\bunreachable=0 +failed=0\b|^Fail: +0$|"
     r"(?:writing image|naming to) \S+ (?:\d[\d.]*s )?done$|^\s*0 Error\(s\)|"
     r"^\[100%\] Built target|^(?:Executing|Verifying) transaction: (?:\.\.\.working\.\.\. )?done|"
     r"^Submodule path '.*': checked out|^Writing \S+\.egg-info$|^Time to load \S+ op: |"
@@ -40,22 +43,43 @@ _BUILD_FAILED = re.compile(
     r"ninja: build stopped|Could not build wheels|failed-wheel-build|metadata-generation-failed|"
     r"Failed to build installable|Configuring incomplete|ERROR: failed to solve|"
     r"Could not install requirement|\*\*\* \[.*\] Error \d|^=+ .*\b(?:failed|errors?)\b.* in |"
-    r"second time, aborting|Failed building wheel for |^\s*Failed to build "
+    r"second time, aborting|Failed building wheel for |^\s*Failed to build |^\[  FAILED  \] "
 )
 _PACKAGES = re.compile(r"(?:required to install |wheels? for |[Ff]ailed to build |projects \()(.+)")
 _COMMAND_LINE = re.compile(r"^\$ (?:/|[\"']?[A-Z]:\\)")  # how torchyard's logs begin each command
-_BUILD_PROGRESS = re.compile(  # printed by a build that continues after a warning
-    r"^\s*(?:\[\s*\d+/\d+\]|(?:running|copying|adding|creating|building|removing|writing)\s|"
-    r"HEAD is now at|== [\w ]+ ==$|"
-    r"-- (?:Configuring|Generating) done|#\d+ DONE|Downloading \S+\.whl|"
-    r".*: finished with status 'done'|.*\b100%\||.*\ssaved \[\d|(?:\S*[/-])?(?:g?cc|[gc]\+\+) -|"
-    r"Installing the current project|(?:[Ee]poch|[Ss]tep):? \d+\W)"
+_BUILD_PROGRESS = re.compile(  # printed by a program that continues after a warning
+    r"""
+      ^\s*(?:\[\s*\d+/\d+\]|(?:running|copying|adding|creating|building|removing|writing)\s
+    | HEAD\sis\snow\sat | ==\s[\w\s]+\s==$
+    | --\s(?:Configuring|Generating)\sdone | \#\d+\sDONE | Downloading\s\S+\.whl
+    | .*:\sfinished\swith\sstatus\s'done' | (?:\S*[/-])?(?:g?cc|[gc]\+\+)\s-
+    | Installing\sthe\scurrent\sproject | Requirement\salready\ssatisfied:
+    # configure, make, packages of the system, conda, Spack and Homebrew
+    | configure:\d+:\sresult:\s(?!no\b) | config\.status:\s(?:creating|executing)\s
+    | (?:HOST)?(?:CC|CXX|LD|CCLD|CXXLD|AR|LINK)\s+(?:\[M\]\s+)?\w\S*$ | Setting\sup\s\S+\s\(
+    | (?:Executing\stransaction:\s.*)?done$ | ==>\s\S+:\sExecuting\sphase | ==>\sPouring\s
+    # downloads
+    | .*\b100%\| | .*\ssaved\s\[\d | .*\b100%\s\(\d+/\d+\).*,\sdone\.$ | 100\s+[\d.]+[kMG]?\s+100\s
+    # training, servers
+    | (?:\(.*?\)\s|\[.*?\]\s)*(?:[Ee]poch|[Ss]tep|iter)[:\s=]\s?\d+\W
+    | (?:\(.*?\)\s)*\[rank\s?\d+\]\s.*\bloss\b | .*\d\s?(?:it|images|samples)/s\b
+    | (?:\[.*?\]\s)?Trial\s\d+\sfinished\s
+    | Installing\s\d+/\d+\s\S+\.\.\.$ | \(\d+/\d+\)\sinstalling\s | Output\sgenerated\sin\s
+    | .*\btotal\stime\s+=\s+[\d.]+\sms\s
+    | \[GIN\]\s.*\|\s200\s\|)
+    """,
+    re.VERBOSE,
 )
 _SOFT_ERROR = re.compile(  # programs often go on after these
     r"^\s*(?:fatal|remote|rm|cp|E): |pip's dependency resolver|^error: RPC failed|"
     r"^\s*(?:\w+\.)*\w+(?:Error|Exception): |^\s*/bin/sh: |Failed to clone|Retry scheduled|"
     r"Read timed out|name resolution|unable to resolve host|urlopen error|sccache: error:|"
-    r": cannot find -l|^collect2: error: ld "
+    r": cannot find -l|^collect2: error: ld |: (?:command )?not found$|^curl: \(\d+\) |"
+    r"^g?make(?:\[\d+\])?: \S+: (?:No such|Command not)|cannot open shared object file|"
+    r"^error: failed retrieving file |bytes of body are still expected$|^fetch-pack: |"
+    r"^ERROR: HTTP error \d+ while getting|"
+    r"^ggml_cuda_init: failed |: No module named '|^HTTP Error 404|^/tmp/(?!pip-)\S+\.c:\d+:|"
+    r"^\s*compilation terminated\.$"
 )
 _NO_REPOSITORY = re.compile(r"^\s*fatal: not a git repository")
 _EXCEPTION = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): ")
@@ -319,7 +343,7 @@ def _find_last_attempt(lines: Sequence[LogLine]) -> int:
             not failed or _installs_failed_package(" ".join(failed), line.text)
         ):
             start, failed = index + 1, []
-    return max(start, _find_end_of_overcome_errors(lines))
+    return start + _find_end_of_overcome_errors(lines[start:])
 
 
 def _find_end_of_overcome_errors(lines: Sequence[LogLine]) -> int:
@@ -333,7 +357,11 @@ def _find_end_of_overcome_errors(lines: Sequence[LogLine]) -> int:
         redone = all(steps.get(unit, 0) > index for unit, index in edges.items())
         ends = (at for at, one in enumerate(lines) if at > last and one.failed is False)
         return next(ends, 0) if redone else 0
-    errors = [at for at, one in enumerate(lines) if is_error(one) or is_consequence(one)]
+    errors = [
+        at
+        for at, one in enumerate(lines)
+        if is_error(one) or (is_consequence(one) and not one.text.lstrip().startswith("raise "))
+    ]
     if not all(_SOFT_ERROR.search(lines[at].text) for at in errors):
         return _find_end_of_version_query(errors, lines)
     progress = (at for at, one in enumerate(lines) if _BUILD_PROGRESS.search(one.text))

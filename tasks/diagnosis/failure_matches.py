@@ -62,7 +62,7 @@ _WINDOWS_TEXT = re.compile(
 )
 _MESSAGE_START = re.compile(  # the start of another message
     r"^\s*(?:CMake \w+ at |-- |\[\s*\d+(?:/\d+|%)\] |FAILED: |Traceback |"
-    r"g?make(?:\[\d+\])?: |Makefile:\d+: )|"
+    r"g?make(?:\[\d+\])?: |Makefile:\d+: |ptxas )|"
     r"^\s*(?:[A-Za-z]:)?[^\s:(]+[:(]\d+(?:[:,]\d+)?\)?\s?:\s(?:fatal )?(?:error|warning)\b"
 )
 _WRAPPER = re.compile(  # what pip prints around the output of a build: not joined with it

@@ -8,7 +8,7 @@ from tasks.diagnosis.log_lines import LogLine
 
 _ERROR = re.compile(
     r"""
-      \b(?:fatal\s)?error(?:\s?[A-Z]+\d+|\[E\d+\])?\s*:  # gcc, clang, git, pip, cargo
+      (?<!-)\b(?:fatal\s)?error(?:\s?[A-Z]+\d+|\[E\d+\])?\s*:  # gcc, clang, git, pip, cargo
     | \b(?:fatal\serror|error)\s[A-Z]{1,6}\d{3,5}\b               # MSVC, MSBuild
     | \berror\s\#\d+(?:-D)?\s*: | \ball\swarnings\sbeing\streated\sas\serrors  # nvcc, gcc: -Werror
     | ^\s*(?:nvcc|ptxas|fatbinary|nvlink|ninja)(?::\s|\s)(?:fatal|error)\b
@@ -34,6 +34,7 @@ _ERROR = re.compile(
     | ^(?:\[rank\d+\]:|E)?\s*(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt)\s*$
     | ^\s*(?:[a-z_]\w*\.)+(?:[A-Z]\w+|gaierror|timeout):\s | :\sNo\smodule\snamed\s
     # tools and shells
+    | ^\s*error\soccurred:\sFailed\sto\sfind\stool   # the crate cc
     | ^\s*(?:ERROR|Error|FATAL|Fatal|FATAL\sERROR):\s | ^OMP:\sError\s\#\d+:
     | ^\s*\[(?:ERROR|FATAL|CRITICAL)\]\s | ^(?:==>\sError(?!:\sProcessError)|modprobe:\sERROR):\s
     | ^The\s(?:ampersand\s\(&\)\scharacter|'.'\soperator\sis\sreserved|token\s'&&')   # PowerShell
@@ -95,6 +96,7 @@ _CONSEQUENCE = re.compile(
     | ^\s*ERROR:\sCould\snot\sinstall\srequirement
     | ^\s*ERROR:\sOperation\scancelled\sby\suser | \bBash\sexited\swith\scode | ^\s*Aborted\b
     | ^ERROR:\s.*:\sTraceback\b | \bfailed:?\s\(Exit\s1\)  # Bazel, before the message of the step
+    | \bfatal\serror\sU1077\b   # NMAKE
     | ^ERROR:\sAnalysis\sof\starget | \bAuto-detected\smode\sas\s\S+$  # Docker, before the message
     """,
     re.VERBOSE,
@@ -106,13 +108,25 @@ _NOISE = re.compile(
     | Error\schecking\scompiler\sversion | could\snot\sfind\sninja
     | ^(?!.*\berror:\s).*(?:^|\s)["']?-Werror | ^\s*Running\scommand\s   # flags; pip's progress
     | (?:^|[:\s])warning(?!\sSTL\d)(?:\s[A-Z]*\d*\S*)?\s*: | \bwarning\s\#\d+ | ^\s*\#warning
-    | \s0\s*$ | ,\s(?:skipping|falling\sback)\b  # counters; what is left out
+    | \s0\s*$   # counters
+    | [,;]\s(?:(?:skipping|falling\sback|trying|retrying)\b|building\sfrom\ssource) | \(ignored\)$
     | \bINFO:\sCould\snot\sfind\sfiles\sfor\sthe\sgiven   # where
     | \bCannot\sfind\sNVTX3,\sfind\sold   # text of a warning of torch
     | \bNo\smodule\snamed\s\S+,\susing\b | ^\s*rm:\scannot\sremove\s.*:\sNo\ssuch\sfile
     | \bupdate-alternatives:\serror:\sno\salternatives | ^\s*Last\serror:\s*$   # NCCL's heading
     | ^(?!.*\berror\b).*[:)]\s*note:\s
-    | ^(?:==>|\s*)\s*\[?(?:WARN(?:ING)?|INFO|DEBUG|Warning)\b[\]:\s] | ^\S+:\sWARNING:\s
+    | ^(?:==>|\s*)\s*\[?(?:WARN(?:ING)?|INFO|DEBUG|Warning)\b[\]:\s] | ^\S+:\s\[?WARNING\b
+    # records below the level of an error
+    | ^-?\s*[\w.]+\s-\s(?:DEBUG|INFO|WARNING)\s-\s | ^\|\s(?:DEBUG|INFO|WARNING|SUCCESS)\s+\|\s
+    | \blevel=(?:DEBUG|INFO|WARN|debug|info|warn)\b | ^[IW]\d{4}\s[\d:.]+\s+\d+\s\S+:\d+\]
+    | ^\[[IWD]\s[\d-]+\s[\d:.,]+(?:\s\w+)?\]\s | ^npm\s(?:warn|WARN|notice|http|verb|info|sill)\b
+    | \bNCCL\sINFO\s.*\b(?:Could\snot\sfind:|Failed\sto\sopen)\slib
+    | \bRAND_load_file: | \bCould\snot\scollect$ | \bCould\snot\sopen\sstatic\sfile
+    | ^The\scurrent\sproject\scould\snot\sbe\sinstalled
+    | ^\s*(?:[a-z_]\w*\.)+[A-Z]\w+:\s(?:True|False|None)$   # a table of settings
+    | \|\|\s(?:echo|true|:)\b   # a shell's command
+    | ^\#\#\[warning\] | \bskipped:\s | ^\[\w+\]\s(?:WARNING|INFO|DEBUG)\b | \bnote:\s'?\#pragma\s
+    | \bwas\snot\sfound\s.*\bDownloading\s   # vcpkg
     | ^\s*--\s(?:Performing|Looking|Check|Detecting|Found)\b | ^\s*\d+\s\|\s | ^\s*\|\s | ^\s*note:
     | ^\s*(?:adding|copying|creating|writing|reading|running|inflating|Downloading)\s
     | ^\s*Compiling\s(?!.*\sfailed\.?$)
@@ -132,8 +146,10 @@ _NOISE = re.compile(
     | ^[A-Z]?[\w',]+\s(?:[\w',()]+\s){3,}.*\berrors?(?:\smessage)?\s?:$   # prose before a message
     | ^\s*(?:\w+/)*(?:conftest|_configtest|Check(?:Symbol|Function|Include)\w*)\.c\w*[:(]  # probes
     | CMakeFiles/CMake(?:Tmp|Scratch)/\S*src\.c\w*[:(]
-    | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\sError\(s\)
-    | \b[Ee]rror\s*[:=]\s*(?:none|None|\d+\.\d+(?:e-?\d+)?%?|\d+%)\s*(?:$|,|\|)   # a metric
+    | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\s(?:Error\(s\)|ERROR\b) | \blevel:\sLevel\.
+    | ^\[[\d/:-]+\]\s\[[VIW]\]\s   # TensorRT
+    | ^Waiting\sfor\scache\slock:
+    | \b[Ee]rror\s*[:=]\s*(?:none|None|\d+\.\d+(?:e-?\d+)?%?|\d+%)\s*(?:$|[,|()]|ok$)   # a metric
     | ^configure:(?:\d+:\s|\serror:\sin\s) | ^\s*\S+\s(?:PASSED|XFAIL|SKIPPED)\b
     | \.\.\.\s(?:ok|yes|no|none\sneeded)$
     | ^(?:\s*\[\d+/\d+\])?\s*(?:ccache\s|sccache\s)?["']?\S*

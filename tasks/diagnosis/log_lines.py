@@ -14,16 +14,17 @@ _ESCAPES = re.compile(
 _LINE_PREFIX = re.compile(
     r"""^\ufeff?
       (?:>\s)?   # a quotation
-      (?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?
+      (?:\d+\.\d+s\t\d+\t)?   # Kaggle
+      (?:\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?
          (?:Z|[+-]\d\d:?\d\d)?\]?\s?)?    # a CI's clock
       (?:\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s)?   # a clock without a date
       (?:[A-Z][a-z]{2}\s[\d\s]\d\s\d\d:\d\d:\d\d\s\S+\s[\w.-]+\[\d+\]:\s)?   # journald
       (?:[\w.-]+[-_]\d+\s+\|\s)?   # docker compose
       (?:\#\d+\s\d+\.\d+\s?)?   # docker build
       (?:\d+\.\d{2,3}\s|\d{3,}\.\d\s)?   # docker's summary
-      (?:\#\#\[\w+\]|::\w+::)?   # CI commands
+      (?:\#\#\[(?!warning)\w+\]|::\w+::)?   # CI commands
       (?:\s*[│|]\s(?=\s*\S))?   # pip's frame
-      (?:\s{2}>>\s\d+\s{4})?   # errors that Spack shows
+      (?:\s{2}(?:>>|\s\s)\s\d+\s{4})?   # lines that Spack shows
     """,
     re.VERBOSE,
 )
@@ -39,15 +40,19 @@ _WARNING_END = re.compile(r"^\s*(?:CMake Error|-- |ninja: |Traceback )")
 _IGNORED_EXCEPTION = re.compile(
     r"^\s*(?:Exception ignored (?:in|on|while)\b|A matching Triton is not available)"  # xformers
 )
+_SYNTAX_WARNING = re.compile(r"^\s*\S+:\d+: SyntaxWarning: ")  # the source line is below it
 _EXCEPTION_FOLLOWS = re.compile(r"^\s*Exception ignored |^Traceback \(|^\s+\S|^A matching Triton")
 _PROBE_FAILED = re.compile(  # CMake's logs; a probe may fail
     r"^(?:Performing|Determining|Detecting|Checking) .*\b(?:failed|did not match)\b.*"
-    r"(?:with the )?(?:following )?output\b"
+    r"(?:with the )?(?:following )?output\b|"
+    r"^(?:Command line|Called): .* -> 1$|^Working directory:\s+\S*meson-private"
 )
+_COMMIT = re.compile(r"^commit [0-9a-f]{40}\b")  # git log, with the text of the author below
+_COMMIT_TEXT = re.compile(r"^(?:Author|AuthorDate|Commit|CommitDate|Date|Merge): |^\s{4}|^\s*$")
 _PROBE_END = re.compile(
     r"^(?:-- |CMake (?:Error|Warning)|Traceback|ERROR|error:|running |building |make: )|"
     r"^(?:\[\s*\d+(?:/\d+|%)\]|FAILED: )(?!.*cmTC_)|"
-    r".*\b(?:passed|succeeded) with the following output"
+    r".*\b(?:passed|succeeded) with the following output|^-{9,}$|^(?:Checking|Compiler) .* : NO\b"
 )
 
 
@@ -95,7 +100,7 @@ def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
 
 
 def _parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
-    unit, debug, is_probe, ignored = "", False, False, ""
+    unit, debug, is_probe, ignored, is_commit, is_warned = "", False, False, "", False, False
     failed: bool | None = None
     warning: int | None = None
     for raw in raws:
@@ -118,8 +123,10 @@ def _parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
         is_probe = bool(_PROBE_FAILED.match(text) or (is_probe and not _PROBE_END.match(text)))
         changed = "" if text == original else original
         is_ignored = _IGNORED_EXCEPTION.match(text) or _EXCEPTION_FOLLOWS.match(ignored)
+        is_source, is_warned = is_warned, bool(_SYNTAX_WARNING.match(text))
         ignored = text if is_ignored else ""
-        is_unused = is_probe or bool(ignored)
+        is_commit = bool(_COMMIT.match(text) or (is_commit and _COMMIT_TEXT.match(text)))
+        is_unused = is_probe or is_commit or is_source or bool(ignored)
         is_harmless = warning is not None or is_unused
         yield LogLine(raw.number, text, unit, failed, changed, is_harmless, is_unused)
 
