@@ -103,6 +103,7 @@ _EXPLANATION = re.compile(r"\bBecause (?!.*following versions of)")  # uv's, bel
 _CAUSED_BY = re.compile(
     r"^\s*(?:Caused by: |cause: |[├╰]─▶ )(?P<cause>.+)"
 )  # of uv, below its head
+_MESSAGE_BREAK = re.compile(r"(?:FAILED|ninja): |Call Stack|-- |CMake Error")
 _SENTENCE_END = re.compile(r"[.:!?]$")
 _NUMPY_MESSAGE = re.compile(r"^\s*A module that was compiled using NumPy 1\.x cannot be run")
 _RETRY = re.compile(r"\bRetrying\b|\bretry(?:ing)? \d|\battempt \d", re.IGNORECASE)
@@ -120,6 +121,7 @@ _SOURCE_TEXT = re.compile(r"""^\s*f?["'].*["'],?\s*$""")  # a string in a traceb
 _TRACEBACK_FRAME = re.compile(r"^\s*File \".+\", line \d+")
 _TRACEBACK_LINES = 2  # a frame and its source line
 TRUNCATED_SLUG = "truncated-log"
+_PROMPT = re.compile(r"^(?:\[\S+@.*\]|\S+@\S+|\(.*\) ?\S*|PS [A-Z]:\S*|[A-Z]:\\\S*)?[$#>] ?\w")
 _BUILD_CONTINUES = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating) done")
 
 
@@ -197,9 +199,14 @@ def _refine(
 def _find_kind(
     kinds: KindFinder, match: FailureMatch | None, lines: Sequence[LogLine]
 ) -> KindMatch | None:
-    """Return the kind that explains more than `match`: a failure of a lower rank, or none."""
+    """Return the kind that explains more than `match`.
+
+    That is the kind of an error of an earlier command, or any kind if the rank of `match` is lower.
+    """
     if match and match.failure.rank == "cause":
-        return None
+        kind = kinds.find_kind(lines[: match.at])
+        commands = lines[kind.at : match.at] if kind and is_error(lines[kind.at]) else ()
+        return kind if any(_PROMPT.match(one.text) for one in commands) else None
     kind = kinds.find_kind(lines)
     is_consequence = match is not None and match.failure.rank == "consequence"
     return None if kind and match and is_consequence and match.at < kind.at else kind
@@ -287,7 +294,8 @@ def _parse_message(line: LogLine, lines: Sequence[LogLine]) -> FirstError:
         return replace(error, text=f"{error.text}: {deepest}")
     if not _HEAD_WITHOUT_MESSAGE.search(error.text):
         return error
-    texts = [text.strip() for text in after if text.strip()]
+    stripped = (text.strip() for text in after if text.strip())
+    texts = list(takewhile(lambda text: not _MESSAGE_BREAK.match(text), stripped))
     reasons = [at for at, text in enumerate(texts, 1) if text.endswith(_REASON)]
     texts = texts[max(reasons, default=0) :][:_MESSAGE_LINES]
     end = next((at for at, text in enumerate(texts, 1) if _SENTENCE_END.search(text)), 1)
@@ -356,13 +364,14 @@ def _find_end_of_overcome_errors(lines: Sequence[LogLine]) -> int:
         }
         redone = all(steps.get(unit, 0) > index for unit, index in edges.items())
         ends = (at for at, one in enumerate(lines) if at > last and one.failed is False)
-        return next(ends, 0) if redone else 0
+        if redone:
+            return next(ends, 0)
     errors = [
         at
         for at, one in enumerate(lines)
         if is_error(one) or (is_consequence(one) and not one.text.lstrip().startswith("raise "))
     ]
-    if not all(_SOFT_ERROR.search(lines[at].text) for at in errors):
+    if edges or not all(_SOFT_ERROR.search(lines[at].text) for at in errors):
         return _find_end_of_version_query(errors, lines)
     progress = (at for at, one in enumerate(lines) if _BUILD_PROGRESS.search(one.text))
     last_progress = max(progress, default=0)

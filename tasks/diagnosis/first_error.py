@@ -38,7 +38,10 @@ _ERROR = re.compile(
     | ^\s*(?:ERROR|Error|FATAL|Fatal|FATAL\sERROR):\s | ^OMP:\sError\s\#\d+:
     | ^\s*\[(?:ERROR|FATAL|CRITICAL)\]\s | ^(?:==>\sError(?!:\sProcessError)|modprobe:\sERROR):\s
     | ^The\s(?:ampersand\s\(&\)\scharacter|'.'\soperator\sis\sreserved|token\s'&&')   # PowerShell
-    | ^Unknown\sargument\s | \bno\smatching\smanifest\sfor\s
+    | \bhas\sconstraint\s.*\bconflicting\swith\s   # mamba
+    | ^npm\s(?:error|ERR!)\s.*\bError:\s | ^\[\w+Error\]:\s
+    | :\scannot\sexecute:\srequired\sfile\snot\sfound | ^Unknown\sargument\s
+    | \bno\smatching\smanifest\sfor\s
     | \s-\s(?:ERROR|CRITICAL)\s-\s | ^E:\s(?!could) | ^\s*×\s | ^(?:critical|error)\s+libmamba\b
     | ^curl:\s\(\d+\) | ^(?:dpkg|rsync|tar|wget|ssh|cp|mv|mkdir|rm|patch|unzip):\s.*(?:error|cannot|
         unable|denied|Could\snot|Cannot|failed)
@@ -97,6 +100,7 @@ _CONSEQUENCE = re.compile(
     | ^\s*ERROR:\sOperation\scancelled\sby\suser | \bBash\sexited\swith\scode | ^\s*Aborted\b
     | ^ERROR:\s.*:\sTraceback\b | \bfailed:?\s\(Exit\s1\)  # Bazel, before the message of the step
     | \bfatal\serror\sU1077\b   # NMAKE
+    | \bJax\splugin\sconfiguration\serror:\sException
     | ^ERROR:\sAnalysis\sof\starget | \bAuto-detected\smode\sas\s\S+$  # Docker, before the message
     """,
     re.VERBOSE,
@@ -149,6 +153,7 @@ _NOISE = re.compile(
     | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\s(?:Error\(s\)|ERROR\b) | \blevel:\sLevel\.
     | ^\[[\d/:-]+\]\s\[[VIW]\]\s   # TensorRT
     | ^Waiting\sfor\scache\slock:
+    | ^Warp\sCUDA\serror(?:\s36\b|:\s(?:Could\snot\sopen|Function)\s)   # Warp works without a GPU
     | \b[Ee]rror\s*[:=]\s*(?:none|None|\d+\.\d+(?:e-?\d+)?%?|\d+%)\s*(?:$|[,|()]|ok$)   # a metric
     | ^configure:(?:\d+:\s|\serror:\sin\s) | ^\s*\S+\s(?:PASSED|XFAIL|SKIPPED)\b
     | \.\.\.\s(?:ok|yes|no|none\sneeded)$

@@ -93,9 +93,14 @@ def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
     """Yield the cleaned lines, each with its edge or project. Debug output is skipped."""
     lines = list(_parse_lines(raws))
     has_failed_edge = any(line.failed for line in lines)
+    console = {  # steps that print before Ninja says that they failed
+        lines[at - 1].unit or next((one.unit for one in reversed(lines[:at]) if one.unit), "")
+        for at, line in enumerate(lines)
+        if line.failed and find_failed_output(line.text) and "-stamp/" in line.unit
+    }
     for line in lines:
         # Without a failed edge, the output of the last one may be of the program that ran Ninja
-        unknown = line.failed is False and not has_failed_edge
+        unknown = line.failed is False and (not has_failed_edge or line.unit in console)
         yield replace(line, failed=None) if unknown else line
 
 
