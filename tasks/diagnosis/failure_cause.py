@@ -53,7 +53,7 @@ _BUILD_PROGRESS = re.compile(  # printed by a program that continues after a war
     | HEAD\sis\snow\sat | ==\s[\w\s]+\s==$
     | --\s(?:Configuring|Generating)\sdone | \#\d+\sDONE | Downloading\s\S+\.whl
     | .*:\sfinished\swith\sstatus\s'done' | (?:\S*[/-])?(?:g?cc|[gc]\+\+)\s-
-    | Installing\sthe\scurrent\sproject | Requirement\salready\ssatisfied:
+    | Installing\sthe\scurrent\sproject
     # configure, make, packages of the system, conda, Spack and Homebrew
     | configure:\d+:\sresult:\s(?!no\b) | config\.status:\s(?:creating|executing)\s
     | (?:HOST)?(?:CC|CXX|LD|CCLD|CXXLD|AR|LINK)\s+(?:\[M\]\s+)?\w\S*$ | Setting\sup\s\S+\s\(
@@ -373,9 +373,11 @@ def _find_end_of_overcome_errors(lines: Sequence[LogLine]) -> int:
     ]
     if edges or not all(_SOFT_ERROR.search(lines[at].text) for at in errors):
         return _find_end_of_version_query(errors, lines)
+    last_error = max(errors, default=0)
     progress = (at for at, one in enumerate(lines) if _BUILD_PROGRESS.search(one.text))
     last_progress = max(progress, default=0)
-    return last_progress + 1 if last_progress > max(errors, default=0) else 0
+    is_other = any(_PROMPT.match(one.text) for one in lines[last_error + 1 : last_progress])
+    return last_progress + 1 if last_progress > last_error and not is_other else 0
 
 
 def _find_end_of_version_query(errors: Sequence[int], lines: Sequence[LogLine]) -> int:
