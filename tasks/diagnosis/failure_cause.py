@@ -121,7 +121,9 @@ _SOURCE_TEXT = re.compile(r"""^\s*f?["'].*["'],?\s*$""")  # a string in a traceb
 _TRACEBACK_FRAME = re.compile(r"^\s*File \".+\", line \d+")
 _TRACEBACK_LINES = 2  # a frame and its source line
 TRUNCATED_SLUG = "truncated-log"
-_PROMPT = re.compile(r"^(?:\[\S+@.*\]|\S+@\S+|\(.*\) ?\S*|PS [A-Z]:\S*|[A-Z]:\\\S*)?[$#>] ?\w")
+_PROMPT = re.compile(  # with a command
+    r"^(?:(?:\[\S+@.*\]|\S+@\S+|\(.*\) ?\S*)[$#]|PS [A-Z]:\S*>|[A-Z]:\\\S*>|\$|>>>) ?\w"
+)
 _BUILD_CONTINUES = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating) done")
 
 
@@ -298,7 +300,7 @@ def _parse_message(line: LogLine, lines: Sequence[LogLine]) -> FirstError:
     texts = list(takewhile(lambda text: not _MESSAGE_BREAK.match(text), stripped))
     reasons = [at for at, text in enumerate(texts, 1) if text.endswith(_REASON)]
     texts = texts[max(reasons, default=0) :][:_MESSAGE_LINES]
-    end = next((at for at, text in enumerate(texts, 1) if _SENTENCE_END.search(text)), 1)
+    end = next((at for at, text in enumerate(texts, 1) if _SENTENCE_END.search(text)), len(texts))
     shown = 0 if _UV_HEAD.search(error.text) else end if "CMake" in error.text else 1
     message = next(filter(_EXPLANATION.search, texts), " ".join(texts[:shown]))
     return replace(error, text=f"{error.text} {message}".strip())
