@@ -100,10 +100,12 @@ _HEAD_WITHOUT_MESSAGE = re.compile(
 )
 _UV_HEAD = re.compile("No solution found when resolving ")
 _EXPLANATION = re.compile(r"\bBecause (?!.*following versions of)")  # uv's, below its head
-_CAUSED_BY = re.compile(
+_CAUSED_BY = re.compile(  # uv's, below its head
     r"^\s*(?:Caused by: |cause: |[├╰]─▶ )(?P<cause>.+)"
-)  # of uv, below its head
-_MESSAGE_BREAK = re.compile(r"(?:FAILED|ninja): |Call Stack|-- |CMake Error")
+)
+_MESSAGE_BREAK = re.compile(  # what follows CMake's message
+    r"(?:FAILED|ninja): |Call Stack|-- |CMake Error"
+)
 _SENTENCE_END = re.compile(r"[.:!?]$")
 _NUMPY_MESSAGE = re.compile(r"^\s*A module that was compiled using NumPy 1\.x cannot be run")
 _RETRY = re.compile(r"\bRetrying\b|\bretry(?:ing)? \d|\battempt \d", re.IGNORECASE)
@@ -121,7 +123,7 @@ _SOURCE_TEXT = re.compile(r"""^\s*f?["'].*["'],?\s*$""")  # a string in a traceb
 _TRACEBACK_FRAME = re.compile(r"^\s*File \".+\", line \d+")
 _TRACEBACK_LINES = 2  # a frame and its source line
 TRUNCATED_SLUG = "truncated-log"
-_PROMPT = re.compile(  # with a command
+_PROMPT = re.compile(  # of a shell or Python, with a command
     r"^(?:(?:\[\S+@.*\]|\S+@\S+|\(.*\) ?\S*)[$#]|PS [A-Z]:\S*>|[A-Z]:\\\S*>|\$|>>>) ?\w"
 )
 _BUILD_CONTINUES = re.compile(r"^\s*\[\s*\d+(?:/\d+|%)\]\s|^-- (?:Configuring|Generating) done")

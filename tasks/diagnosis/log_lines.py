@@ -71,8 +71,9 @@ class LogLine:
     `unit` is the Ninja edge or MSBuild project that printed the line, "" if none. `failed` says
     whether the Ninja edge failed; it is `None` if `unit` is not a Ninja edge. `original` is the
     line before its translation to English, "" if it is the same. `is_harmless` is True for the
-    lines of a CMake warning, and `is_probe` for the output of a check, which may fail, or of an
-    exception that Python ignored.
+    lines of a CMake warning, and `is_probe` for text that says nothing of the build: the output of
+    a check, which may fail, an exception that Python ignored, a commit of `git log`, and the source
+    line below a SyntaxWarning.
     """
 
     number: int
@@ -94,7 +95,7 @@ def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
     lines = list(_parse_lines(raws))
     has_failed_edge = any(line.failed for line in lines)
     console = {  # steps that print before Ninja says that they failed
-        lines[at - 1].unit or next((one.unit for one in reversed(lines[:at]) if one.unit), "")
+        next((one.unit for one in reversed(lines[:at]) if one.unit), "")
         for at, line in enumerate(lines)
         if line.failed and find_failed_output(line.text) and "-stamp/" in line.unit
     }
