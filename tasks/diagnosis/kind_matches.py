@@ -113,7 +113,10 @@ class KindFinder:
                 values = {key: value for key, value in groups.items() if value}
                 if kind.about in {"Python", "loader"}:
                     module = values.get("module", "")
-                    values = {**read_traceback_words(lines, index, module), **values}
+                    words = read_traceback_words(lines, index, "" if kind.own else module)
+                    if kind.own and words.get("importer") != module.partition(".")[0]:
+                        continue
+                    values = {**words, **values}
                 near_torch = bool(search_nearby((_TORCH,), lines, index))
                 if explained := self._explain(kind, index, values, near_torch=near_torch):
                     return replace(explained, needs_following=not pattern.search(text))

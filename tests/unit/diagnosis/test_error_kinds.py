@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import yaml
 from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.log_lines import RawLine
 from tasks.doctor.explain_failure_io import FailureExplanation, explain_log
-from tasks.knowledge.error_kinds import compile_name
+from tasks.knowledge.error_kinds import KIND_FILES, compile_name
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
 
@@ -72,3 +73,10 @@ def test_every_row_of_a_table_is_useful() -> None:
         for row in rows:
             compile_name(row.match)
             assert row.cause or row.packages or row.remedy, f"{table}: {row.match}"
+
+
+def test_ids_and_tables_are_used_once() -> None:
+    files = [KNOWLEDGE.read_notes(f"kinds/{name}") for name in KIND_FILES]
+    ids = [kind["id"] for file in files for kind in file["kinds"]]
+    tables = [name for file in files for name in file.get("tables") or {}]
+    assert [name for name, times in Counter([*ids, *tables]).items() if times > 1] == []
