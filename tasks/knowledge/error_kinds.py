@@ -19,12 +19,22 @@ About = Literal[
     "compiler", "linker", "loader", "CUDA", "CMake", "make", "pip", "conda", "git", "Python",
     "network", "kernel", "disk", "GPU",
 ]  # fmt: skip
+_KIND_FOLDERS = {  # in the order in which their files are tried
+    "compiler": "special_cases headers system_headers cuda_code names options code",
+    "linker": "special_cases symbols_at_load libraries_at_load linking_files linking_names",
+    "gpu": "special_cases other_gpus drivers memory machine_code libraries",
+    "toolkit": "special_cases architectures visual_studio host_compiler toolkit",
+    "python": "special_cases syntax names pip building",
+    "network": "releases conda connections git system_packages",
+    "system": "machines files processes",
+    "cmake": "toolkit build_programs compilers packages files",
+}
 KIND_FILES = (
     "projects",  # before those of their compilers
-    *("compiler", "linker", "gpu", "toolkit", "python", "network", "system", "cmake"),
+    *(f"{folder}/{name}" for folder, names in _KIND_FOLDERS.items() for name in names.split()),
     "general",  # the late ones
-    *("headers", "cpp_names", "libraries", "symbols"),  # only tables, to the end
-    *("python_names", "torch_releases"),
+    *("tables/headers", "tables/cpp_names", "tables/libraries", "tables/symbols"),
+    *("tables/python_names", "tables/torch_releases"),
 )
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _INSTALL_COMMANDS = {

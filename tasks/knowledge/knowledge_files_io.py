@@ -61,7 +61,7 @@ def check_schema(folder: Path) -> Iterator[SchemaProblem]:
     from jsonschema.exceptions import best_match  # noqa: PLC0415
 
     definitions = json.loads((folder / "schema.json").read_text(encoding="utf-8"))["$defs"]
-    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*/*.yaml")]):
+    for path in sorted(folder.rglob("*.yaml")):
         file = path.relative_to(folder).as_posix()
         name = file.removesuffix(".yaml").replace("/", "_")
         name = "kinds" if file.startswith("kinds/") else name
