@@ -18,6 +18,7 @@ _ERROR = re.compile(
         |not\sfound|relocation\s
         |not\srecognized|hidden\ssymbol|DSO\smissing|multiple\sdefinition|attempted\sstatic
         |unknown\stype)
+    | ^\s*"\S.*",\sreferenced\sfrom:$   # macOS
     | \bundefined\sreference\sto\b | ^Undefined\ssymbols\sfor | \bmultiple\sdefinition\sof\b
     | \berror\swhile\sloading\sshared\slibraries: | \bsymbol\slookup\serror: | ^dyld(?:\[\d+\])?:\s
     | :\sinvalid\sELF\sheader | ^-+>\s*\d+\s+(?:from|import)\storch\._six\b
@@ -48,7 +49,10 @@ _ERROR = re.compile(
     | ^\s*\S+\s:\s(?:Pre)?Depends:\s.*\bbut\s   # apt
     | \bBad\sCPU\stype\sin\sexecutable
     | \bERROR\s\d{3}: | \bError\sresponse\sfrom\sdaemon: | \bCUDA\serror\b
-    | \bhipErrorNoBinaryForGpu: | \bLLVM\s(?:ERROR|error)\s?:
+    | :\sprogram\snot\sfound\sor\sis\snot\sexecutable$ | \.\w+:\d+:\sFAILED:$   # protoc; Catch2
+    | ^(?:\S*/)?(?:[\w.]+-)*(?:ar|as|ld|ranlib|nm|strip|objcopy|cp|sed|tar|install):\s
+        (?:illegal|invalid|unrecogni[sz]ed|unknown)\soption\b
+    | ^ROCk\smodule\sis\sNOT\sloaded | \bhipErrorNoBinaryForGpu: | \bLLVM\s(?:ERROR|error)\s?:
     | ^\s*Username/Password\sAuthentication\sFailed
     | \bNCCL\s(?:error|failure)\b | ^\s*Could\snot\ssolve\b
     | ^\s*Unable\sto\s(?:find|locate|open|load)\b | executable\sfile\snot\sfound
@@ -118,13 +122,17 @@ _NOISE = re.compile(
     | \bCannot\sfind\sNVTX3,\sfind\sold   # text of a warning of torch
     | \bNo\smodule\snamed\s\S+,\susing\b | ^\s*rm:\scannot\sremove\s.*:\sNo\ssuch\sfile
     | \bupdate-alternatives:\serror:\sno\salternatives | ^\s*Last\serror:\s*$   # NCCL's heading
-    | ^(?!.*\berror\b).*[:)]\s*note:\s
+    | ^(?!.*\berror\b).*[:)]\s*note:\s | \bNCCL\sINFO\s | \bUnable\sto\sregister\scu\w+\sfactory\b
+    | ^ERROR:\s+\S+:\d+:\s\w*Warning:\s
+    | ^\s*fail\(   # the source of a Bazel rule
+    | ^g?make(?:\[\d+\])?:\s\*\*\*\s\[.*\bcmTC_\w+   # CMake's test program
+    | \bfor\sAlgo\s\d+:\s-1\.0+\stime\b   # cuDNN tries its algorithms
+    | ^ERROR:\s(?:\s+\S|Serialize\sengine\sfailed\sbecause\sof\sfile\spath:)   # DeepStream
     | ^(?:==>|\s*)\s*\[?(?:WARN(?:ING)?|INFO|DEBUG|Warning)\b[\]:\s] | ^\S+:\s\[?WARNING\b
     # records below the level of an error
     | ^-?\s*[\w.]+\s-\s(?:DEBUG|INFO|WARNING)\s-\s | ^\|\s(?:DEBUG|INFO|WARNING|SUCCESS)\s+\|\s
     | \blevel=(?:DEBUG|INFO|WARN|debug|info|warn)\b | ^[IW]\d{4}\s[\d:.]+\s+\d+\s\S+:\d+\]
     | ^\[[IWD]\s[\d-]+\s[\d:.,]+(?:\s\w+)?\]\s | ^npm\s(?:warn|WARN|notice|http|verb|info|sill)\b
-    | \bNCCL\sINFO\s.*\b(?:Could\snot\sfind:|Failed\sto\sopen)\slib
     | \bRAND_load_file: | \bCould\snot\scollect$ | \bCould\snot\sopen\sstatic\sfile
     | ^The\scurrent\sproject\scould\snot\sbe\sinstalled
     | ^\s*(?:[a-z_]\w*\.)+[A-Z]\w+:\s(?:True|False|None)$   # a table of settings
@@ -152,7 +160,7 @@ _NOISE = re.compile(
     | CMakeFiles/CMake(?:Tmp|Scratch)/\S*src\.c\w*[:(]
     | \b(?:0|[Nn]o)\s[Ee]rrors?\b | \b0\s(?:Error\(s\)|ERROR\b) | \blevel:\sLevel\.
     | ^\[[\d/:-]+\]\s\[[VIW]\]\s   # TensorRT
-    | ^Waiting\sfor\scache\slock:
+    | ^Waiting\sfor\scache\slock: | ^[\d:.]+\s+\d+\s+0x\w+\s(?:WARN|INFO|DEBUG)\s   # GStreamer
     | ^Warp\sCUDA\serror(?:\s36\b|:\s(?:Could\snot\sopen|Function)\s)   # Warp works without a GPU
     | \b[Ee]rror\s*[:=]\s*(?:none|None|\d+\.\d+(?:e-?\d+)?%?|\d+%)\s*(?:$|[,|()]|ok$)   # a metric
     | ^configure:(?:\d+:\s|\serror:\sin\s) | ^\s*\S+\s(?:PASSED|XFAIL|SKIPPED)\b

@@ -16,12 +16,12 @@ _LINE_PREFIX = re.compile(
       (?:>\s)?   # a quotation
       (?:\d+\.\d+s\t\d+\t)?   # Kaggle
       (?:\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?
-         (?:Z|[+-]\d\d:?\d\d)?\]?\s?)?    # a CI's clock
+         (?:Z|[+-]\d\d:?\d\d)?\]?:?\s?)?    # a CI's clock
       (?:\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s)?   # a clock without a date
       (?:[A-Z][a-z]{2}\s[\d\s]\d\s\d\d:\d\d:\d\d\s\S+\s[\w.-]+\[\d+\]:\s)?   # journald
       (?:[\w.-]+[-_]\d+\s+\|\s)?   # docker compose
       (?:\#\d+\s\d+\.\d+\s?)?   # docker build
-      (?:\d+\.\d{2,3}\s|\d{3,}\.\d\s)?   # docker's summary
+      (?:\d+\.\d{2,3}(?:\s|$)|\d{3,}\.\d\s)?   # docker's summary
       (?:\#\#\[(?!warning)\w+\]|::\w+::)?   # CI commands
       (?:\s*[│|]\s(?=\s*\S))?   # pip's frame
       (?:\s{2}(?:>>|\s\s)\s\d+\s{4})?   # lines that Spack shows

@@ -52,10 +52,68 @@ def test_error_in_joined_lines_is_shown_alone() -> None:
     assert error.text == "/b/types.h:66:11: error: 'x' does not name"
 
 
-def test_message_of_cmake_is_shown_up_to_its_full_stop() -> None:
-    head = "CMake Error at /share/cmake/Modules/CMakeTestCCompiler.cmake:67 (message):"
-    message = ["  The C compiler", "", '    "/usr/bin/cc"', "", "  is not able to compile."]
-    raws = [RawLine(at, line) for at, line in enumerate((head, *message), 1)]
+MESSAGES = {
+    """\
+CMake Error at /share/cmake/Modules/CMakeTestCCompiler.cmake:67 (message):
+  The C compiler
+
+    "/usr/bin/cc"
+
+  is not able to compile.
+""": 'The C compiler "/usr/bin/cc" is not able to compile.',
+    """\
+CMake Error at CMakeLists.txt:4 (cmake_minimum_required):
+  CMake 3.13 or higher is required.  You are running version 3.10.2
+
+loading initial cache file /b/cache.cmake
+""": "CMake 3.13 or higher is required.  You are running version 3.10.2",
+    """\
+  × No solution found when resolving dependencies:
+  ╰─▶ Because only the following versions of toy are available:
+          toy<=1.7.0
+          toy==1.7.1
+          toy==1.7.2
+          toy==1.7.3
+      and toy>=1.7.1 has no wheels with a matching Python ABI
+      tag (e.g., `cp312`), we can conclude that toy>=1.7.1 cannot be used.
+""": "toy>=1.7.1 has no wheels with a matching Python ABI tag",
+    """\
+error: failed to download `toy v2.14.0`
+
+Caused by:
+  unable to get packages from source
+
+Caused by:
+  feature `edition2024` is required
+
+  The package requires the feature of Cargo called `edition2024`.
+""": "error: failed to download `toy v2.14.0`: feature `edition2024` is required",
+    """\
+torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, invalid argument
+ncclInvalidArgument: Invalid value for an argument.
+Last error:
+toy reduction needs another GPU.
+""": "ProcessGroupNCCL.cpp:3690, invalid argument toy reduction needs another GPU.",
+    """\
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+=====================================
+train.py FAILED
+-------------------------------------
+  exitcode  : -9 (pid: 208)
+  traceback : Signal 9 (SIGKILL) received by PID 208
+""": "Signal 9 (SIGKILL) received by PID 208",
+    """\
+Could not solve for environment specs
+The following packages are incompatible
+├─ toy-cuda 12.1**  is not installable because it requires
+│  └─ toy-cudart >=12.1,<12.2 , which does not exist (perhaps a missing channel);
+""": "toy-cudart >=12.1,<12.2 , which does not exist (perhaps a missing channel);",
+}
+
+
+@each_row(("log", "message"), list(MESSAGES.items()))
+def test_message_below_the_error_is_shown(log: str, message: str) -> None:
+    raws = [RawLine(at, line) for at, line in enumerate(log.split("\n"), 1)]
     error = diagnose_log(KNOWLEDGE.failures, ParsedLog(raws)).first_error
     assert error is not None
-    assert error.text == f'{head} The C compiler "/usr/bin/cc" is not able to compile.'
+    assert error.text.endswith(message), error.text
