@@ -17,13 +17,15 @@ from tasks.core.text_formatting import format_size
 from tasks.diagnosis import diagnosis_text
 from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
 from tasks.diagnosis.failure_matches import ParsedLog
-from tasks.diagnosis.kind_matches import KindFinder
+from tasks.diagnosis.kind_matches import KindFinder, KindMatch
 from tasks.diagnosis.log_facts import NO_FACTS, LogFacts, parse_log_facts
 from tasks.diagnosis.remedy_steps import write_for_system
 from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
+from tasks.diagnosis.source_builds import NO_WHEEL, find_source_build
 from tasks.knowledge import Knowledge, package_managers
 from tasks.knowledge.cuda_toolkits import find_toolkit, list_capable_toolkits
 from tasks.knowledge.error_kinds import can_fill, fill_text
+from tasks.knowledge.package_wheels import MissingWheel
 from tasks.lock.opened_profile_io import Profile
 from tasks.planning.suggestions import format_wheel_alternatives
 from tasks.runlog import memory_monitor_io
@@ -130,6 +132,7 @@ def explain_log(
     """
     failures, log = knowledge.failures, Path(parsed.path or "")
     facts_of_log = parse_log_facts(parsed.lines)
+    missing = None if profile else _find_missing_wheel(parsed, knowledge, facts_of_log)
     machine = NO_FACTS if profile else facts_of_log
     kinds = KindFinder(knowledge.kinds, knowledge.names, facts_of_log, knowledge.torch_names)
     found = apply_run_facts(facts, diagnose_log(failures, parsed, kinds), failures)
@@ -142,8 +145,12 @@ def explain_log(
     if failure is None or found.kind:
         location = f"read the lines around {log}:{error.number}" if error else ""
         excerpt = diagnosis_text.extract_source_excerpt(parsed.raws, error.number) if error else ()
+        if missing and (found.kind is None or found.kind.kind.late):
+            cause = f"{missing.reason}, so that its source is compiled, which fails here"
+            found = replace(found, kind=KindMatch(NO_WHEEL, 0, cause, (missing.step,)))
+            missing = None
         if found.kind:
-            remedy = _write_remedy(found.kind.remedy, facts_of_log)
+            remedy = _write_remedy(found.kind.remedy, facts_of_log, missing)
             return FailureExplanation(log, found, remedy, excerpt, (), machine)
         possible = {one.slug: one for one in failures if one.slug in found.candidates}
         candidates = tuple(possible[slug].cause for slug in found.candidates)
@@ -153,7 +160,7 @@ def explain_log(
     if profile is None:
         words = facts_of_log.words
         steps = [fill_text(one, words) for one in failure.remedy if can_fill(one, words)]
-        remedy = _write_remedy(steps, facts_of_log)
+        remedy = _write_remedy(steps, facts_of_log, missing)
         return FailureExplanation(log, found, remedy, machine=machine)
     placeholders = build_profile_placeholders(profile, stage, facts)
     arch_hint = suggest_arch_removal(stage, found, placeholders["extensions_file"])
@@ -161,9 +168,23 @@ def explain_log(
     return FailureExplanation(log, found, add_profile_argument(remedy, profile.layout.profile))
 
 
-def _write_remedy(steps: Sequence[str], machine: LogFacts) -> str:
-    """Return the steps as lines with the commands of the log's system and the failed package."""
-    text = "\n".join(write_for_system(steps, machine.values.get("system", "")))
+def _find_missing_wheel(
+    parsed: ParsedLog, knowledge: Knowledge, machine: LogFacts
+) -> MissingWheel | None:
+    """Return why the package is compiled whose build failed, and what to install instead."""
+    build = find_source_build([line.text for line in parsed.lines], machine)
+    return knowledge.package_wheels.explain_build(build) if build else None
+
+
+def _write_remedy(
+    steps: Sequence[str], machine: LogFacts, missing: MissingWheel | None = None
+) -> str:
+    """Return the steps as lines with the commands of the log's system and the failed package.
+
+    The first step is to install a wheel, if pip compiles the package because one is missing.
+    """
+    first = [f"{missing.step} ({missing.reason})"] if missing else []
+    text = "\n".join([*first, *write_for_system(steps, machine.values.get("system", ""))])
     return re.sub(r"\bPACKAGE\b", machine.values.get("package", "PACKAGE"), text)
 
 

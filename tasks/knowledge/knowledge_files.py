@@ -22,6 +22,7 @@ from tasks.knowledge.error_kinds import KIND_FILES, ErrorKind, NameRow
 from tasks.knowledge.extension_facts import CompanionFact, ExtensionFact
 from tasks.knowledge.mirrors import MirrorFact
 from tasks.knowledge.package_managers import PackageManager, PackageManagers
+from tasks.knowledge.package_wheels import WheelHistory
 from tasks.knowledge.read_facts import (
     ReadFacts,
     assume_row,
@@ -248,6 +249,11 @@ class Knowledge:
     def torch_names(self) -> NameHistory:
         """When names came to torch and went, by release."""
         return NameHistory(self.read_notes("read/torch_names"))
+
+    @cached_property
+    def package_wheels(self) -> WheelHistory:
+        """For which Pythons the releases of packages with compiled code have wheels."""
+        return WheelHistory(self.read_notes("read/package_wheels"))
 
     def add_read_facts(self, read: ReadFacts) -> Knowledge:
         """Return the knowledge with these facts in place of `read`, without parsing files again."""

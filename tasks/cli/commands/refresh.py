@@ -19,6 +19,7 @@ from tasks.core.package_files import IndexFile, PackageIndex
 from tasks.core.text_formatting import format_duration, format_size
 from tasks.knowledge.knowledge_files_io import KNOWLEDGE_FOLDER, parse_knowledge_file
 from tasks.knowledge.machine_code_rules import MachineCode
+from tasks.knowledge.package_wheels_refresh import build_wheel_document, render_wheel_document
 from tasks.knowledge.read_documents import DOCUMENT_NAMES, refresh_documents, render_document
 from tasks.knowledge.refresh_review import (
     REVIEWED_FILES,
@@ -53,11 +54,16 @@ _NOTHING_READ: Documents = {"pytorch": {"releases": {}}, "toolkits": {"releases"
 
 
 def run(
-    subject: SelectedProfile, index: str = "", check: bool = False, names: bool = False
+    subject: SelectedProfile,
+    index: str = "",
+    check: bool = False,
+    names: bool = False,
+    pythons: bool = False,
 ) -> None:
     """Read the index and report all differences; without `check`, also write the files.
 
-    With `names`, read only which names each release of torch has.
+    With `names`, read only which names each release of torch has; with `pythons`, only for which
+    Pythons the packages of package_wheels.yaml have wheels.
     """
     if sys.platform != "linux":
         message = "doit refresh runs the Linux programs of the CUDA packages"
@@ -67,6 +73,13 @@ def run(
     if names:
         document = _read_names(packages)
         files.write_atomic(_READ_FOLDER / "torch_names.yaml", render_name_document(document))
+        _print_costs(packages, time.monotonic() - start)
+        return
+    if pythons:
+        path = _READ_FOLDER / "package_wheels.yaml"
+        projects = parse_knowledge_file(path)["packages"]
+        listed = {name: packages.list_files(name) for name in projects}
+        files.write_atomic(path, render_wheel_document(build_wheel_document(listed)))
         _print_costs(packages, time.monotonic() - start)
         return
     machine = normalize_machine(platform.machine())

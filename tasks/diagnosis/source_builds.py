@@ -1,0 +1,87 @@
+"""Find the package whose source pip or uv could not build."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tasks.diagnosis.log_facts import LogFacts
+from tasks.knowledge.error_kinds import ErrorKind
+from tasks.knowledge.package_wheels import SourceBuild
+
+NO_WHEEL = ErrorKind(  # of an error that no other kind explains
+    slug="package-without-wheel",
+    about="pip",
+    patterns=(),
+    cause="",
+    remedy=(),
+    status="verified: the files on PyPI, config/knowledge/read/package_wheels.yaml",
+)
+_NAME = r"(?P<name>[A-Za-z0-9](?:[\w.-]*\w)?)"
+_FAILED = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"Failed to (?:download and )?build [`']?{_NAME}(?:==(?P<version>\d[\w.]*))?(?:[ @`']|$)",
+        rf"Failed building (?:wheel|editable) for {_NAME}\s*$",
+        rf"Could not build wheels for {_NAME}(?:,|$)",
+        rf"projects \({_NAME}\)",
+        rf"Running setup\.py install for {_NAME}[: ].*error",
+    )
+)
+_METADATA_FAILED = re.compile(
+    r"metadata-generation-failed|egg_info did not run|Getting requirements to build wheel.*error|"
+    r"Preparing (?:wheel )?metadata.*error|\(setup\.py egg_info\)|\"python setup\.py egg_info\""
+)
+_COLLECTED = re.compile(rf"^\s*Collecting {_NAME}(?:==(?P<version>\d[\w.]*))?(?:[<>!=~\[; ]|$)")
+_BUILT_BY_MESON = re.compile(rf"^\s*Project name: {_NAME}\s*$")
+_VERSION_OF_MESON = re.compile(r"^\s*Project version: (?P<version>\d[\w.]*)")
+_OTHER_MACHINE = re.compile(  # for which fewer packages have wheels, and builds that were asked for
+    r"aarch64|\barmv[67]|musl|ppc64|riscv|\bi[36]86\b|[.-]win32\b|win-arm64|32 bit \(|"
+    r"macosx[-_]\d+[._]\d+[-_]x86_64|x86_64-apple|--no-binary|jetson|tegra|termux|android",
+    re.IGNORECASE,
+)
+_SEPARATORS = re.compile(r"[-_.]+")
+
+
+def find_source_build(texts: Sequence[str], machine: LogFacts) -> SourceBuild | None:
+    """Return the package that was not built, `None` if none is named.
+
+    Also `None` if the machine is one for which fewer packages have wheels, such as a Jetson.
+    """
+    if any(map(_OTHER_MACHINE.search, texts)):
+        return None
+    found = next((match for one in _FAILED if (match := _search(one, texts))), None)
+    if not found and any(map(_METADATA_FAILED.search, texts)):
+        collected = [match for text in texts if (match := _COLLECTED.match(text))]
+        found = collected[-1] if collected else _search(_BUILT_BY_MESON, texts)
+    if not found:
+        return None
+    name, groups = found["name"], found.groupdict()
+    version = groups.get("version") or _find_version(name, texts)
+    return SourceBuild(
+        name, version, machine.values.get("Python", ""), machine.values.get("system", "")
+    )
+
+
+def _search(pattern: re.Pattern[str], texts: Iterable[str]) -> re.Match[str] | None:
+    return next((match for text in texts if (match := pattern.search(text))), None)
+
+
+def _find_version(name: str, texts: Sequence[str]) -> str:
+    """Return the version in the name of the source archive, a requirement or Meson's head."""
+    words = "[-_.]+".join(map(re.escape, _SEPARATORS.split(name)))
+    release = (
+        rf"(?<![\w-]){words}(?:-|==| )v?(?P<version>\d+(?:\.\d+)+(?:\.?(?:post|dev|rc|a|b)\d+)?)"
+    )
+    patterns = (
+        re.compile(rf"{release}\.(?:tar\.gz|zip|tar\.bz2)", re.IGNORECASE),
+        re.compile(rf"{release}(?!\S*\.whl)", re.IGNORECASE),
+        re.compile(rf"(?<![\w-]){words} \((?P<version>\d[\w.]*)\)", re.IGNORECASE),
+    )
+    found = next((match for one in patterns if (match := _search(one, texts))), None)
+    is_meson = any(
+        match["name"].lower() == name.lower()
+        for text in texts
+        if (match := _BUILT_BY_MESON.match(text))
+    )
+    if not found and is_meson:
+        found = _search(_VERSION_OF_MESON, texts)
+    return found["version"] if found else ""
