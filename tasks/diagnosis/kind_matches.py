@@ -34,6 +34,10 @@ _NEW_STRING = re.compile(
     r"std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> ?>"
 )
 _MEMBER = re.compile(r"(\w+)::\{((?:\w+ )*[cd]tor)\}")
+_HEAD = re.compile(  # of an error whose message is in the lines below
+    r"\bCaught \w+ in (?:replica|DataLoader worker) |^terminate called after throwing |"
+    r"^(?:\w+\.)*(?:ChildFailed|Workflow)Error:\s*$"
+)
 _TORCH = r"torch|aten\b|\bat::|\bc10\b|caffe2|\bTHC"
 
 
@@ -78,7 +82,7 @@ class KindFinder:
                 continue
             if match := self._match_line(kinds, lines, index):
                 return match
-            if is_error(line):
+            if is_error(line) and not _HEAD.search(line.text):
                 return None
         return None
 
