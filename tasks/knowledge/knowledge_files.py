@@ -22,7 +22,6 @@ from tasks.knowledge.error_kinds import KIND_FILES, ErrorKind, NameRow
 from tasks.knowledge.extension_facts import CompanionFact, ExtensionFact
 from tasks.knowledge.mirrors import MirrorFact
 from tasks.knowledge.package_managers import PackageManager, PackageManagers
-from tasks.knowledge.package_wheels import WheelHistory
 from tasks.knowledge.read_facts import (
     ReadFacts,
     assume_row,
@@ -42,6 +41,7 @@ from tasks.knowledge.versions import (
 if TYPE_CHECKING:
     from tasks.core.model import Arch
     from tasks.knowledge.costs import CostFact, ExtensionCost
+    from tasks.knowledge.package_wheels import WheelHistory
 
 Row = dict[str, Any]
 F = TypeVar("F", bound=Struct)
@@ -253,6 +253,8 @@ class Knowledge:
     @cached_property
     def package_wheels(self) -> WheelHistory:
         """For which Pythons the releases of packages with compiled code have wheels."""
+        from tasks.knowledge.package_wheels import WheelHistory  # noqa: PLC0415 - of a diagnosis
+
         return WheelHistory(self.read_notes("read/package_wheels"))
 
     def add_read_facts(self, read: ReadFacts) -> Knowledge:
