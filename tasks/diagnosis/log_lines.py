@@ -1,7 +1,7 @@
 """Clean the lines of a log, and assign each to a Ninja edge or MSBuild project."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tasks.core.ninja_progress import find_failed_output, parse_ninja_step
@@ -47,6 +47,7 @@ _PROBE_FAILED = re.compile(  # CMake's logs; a probe may fail
     r"(?:with the )?(?:following )?output\b|"
     r"^(?:Command line|Called): .* -> 1$|^Working directory:\s+\S*meson-private"
 )
+_CONFIG_TEST = "_configtest"  # the program that distutils compiles to check the system
 _COMMIT = re.compile(r"^commit [0-9a-f]{40}\b")  # git log, with the text of the author below
 _COMMIT_TEXT = re.compile(r"^(?:Author|AuthorDate|Commit|CommitDate|Date|Merge): |^\s{4}|^\s*$")
 _PROBE_END = re.compile(
@@ -99,10 +100,31 @@ def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
         for at, line in enumerate(lines)
         if line.failed and find_failed_output(line.text) and "-stamp/" in line.unit
     }
-    for line in lines:
+    probes = _find_failed_checks([line.text.strip() for line in lines])
+    for number, line in enumerate(lines):
+        if number in probes:
+            yield replace(line, is_harmless=True, is_probe=True)
+            continue
         # Without a failed edge, the output of the last one may be of the program that ran Ninja
         unknown = line.failed is False and (not has_failed_edge or line.unit in console)
         yield replace(line, failed=None) if unknown else line
+
+
+def _find_failed_checks(texts: Sequence[str]) -> set[int]:
+    """Return the indexes of the output of distutils' checks that failed without an error."""
+    found: set[int] = set()
+    start = 0
+    for index, text in enumerate(texts):
+        if _CONFIG_TEST not in text:
+            continue
+        if text.startswith("removing: "):
+            ends_with_error = any(one.startswith("error:") for one in texts[index + 1 : index + 2])
+            if texts[index - 1] == "failure." and not ends_with_error:
+                found.update(range(start, index))
+            start = 0
+        else:
+            start = start or index
+    return found
 
 
 def _parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
