@@ -74,6 +74,8 @@ def diagnose_log(
             conflict_failure = next(known for known in failures if known.slug == CONFLICT_SLUG)
             matches[index] = replace(one, failure=conflict_failure)
     error = next((parse_message(line, lines) for line in lines if is_error(line)), None)
+    consequence = None if error else find_consequence(lines)
+    shown_error = parse_message(consequence, lines) if consequence else error
     match = _choose_match(matches, lines, error)
     if kinds and (kind := _find_kind(kinds, match, lines)):
         shown = prefer_error(lines, find_kind_line(lines, kind))
@@ -82,7 +84,6 @@ def diagnose_log(
         slugs = (one.failure.slug for one in matches if one.failure.rank != "rest")
         candidates = tuple(dict.fromkeys(slugs))
         late = kinds.find_kind(lines, late=True) if kinds and not candidates else None
-        shown_error = error or find_consequence(lines)
         if not (shown_error or late or candidates) and _ends_in_traceback(lines):
             cut = next((one for one in failures if one.slug == TRUNCATED_SLUG), None)
             return Diagnosis(cut, (TRUNCATED_SLUG,) if cut else (), None)
@@ -90,7 +91,7 @@ def diagnose_log(
     failure = match.failure
     line = prefer_error(lines, find_error_line(match, lines))
     is_rest = failure.rank == "rest"
-    first_error = error or find_consequence(lines) if is_rest else parse_message(line, lines)
+    first_error = shown_error if is_rest else parse_message(line, lines)
     if failure.slug == CONFLICT_SLUG and (conflict := _find_conflict_at(match, lines)):
         head = parse_error(line)
         first_error = replace(head, text=f"{head.text.rstrip('.:')}: {conflict}")

@@ -28,6 +28,7 @@ _ERROR = re.compile(
     | ^\s*(?:Segmentation\sfault|Bus\serror|Illegal\sinstruction|Aborted)\b
     | :\s+\d+\s(?:Segmentation\sfault|Bus\serror|Aborted|Illegal\sinstruction)
     | ^\s*thread\s'\w+'.*\bpanicked\sat\b   # Rust
+    | \bWindows\sfatal\sexception: | ^Original\serror\swas:\s\S   # NumPy
     | ^\s*Fatal\sPython\serror | \bterminate\scalled\safter\sthrowing | ^\s*what\(\):
     # Python; [rank0]: and E are of torchrun and pytest
     | ^(?:\[rank\d+\]:|E|`{1,3})?\s*(?:\w+\.)*\w*
@@ -104,6 +105,11 @@ _CONSEQUENCE = re.compile(
     | ^\s*ERROR:\sOperation\scancelled\sby\suser | \bBash\sexited\swith\scode | ^\s*Aborted\b
     | ^ERROR:\s.*:\sTraceback\b | \bfailed:?\s\(Exit\s1\)  # Bazel, before the message of the step
     | \bfatal\serror\sU1077\b   # NMAKE
+    # an error in another process, thread or program, whose message is below
+    | \bCaught\s\w+\sin\s(?:replica|DataLoader\sworker|pin\smemory\sthread)\s
+    | \b(?:ProcessRaisedException|ChildFailedError|WorkflowError):\s*$
+    | `nvcc`\scommand\sreturns | \bFailed\sto\sdownload\sand\sbuild\b
+    | \bIMPORTANT:\sPLEASE\sREAD\sTHIS\sFOR\sADVICE\b   # NumPy
     | \bJax\splugin\sconfiguration\serror:\sException
     | ^ERROR:\sAnalysis\sof\starget | \bAuto-detected\smode\sas\s\S+$  # Docker, before the message
     """,
@@ -210,7 +216,7 @@ def find_error_or_last_line(lines: Iterable[LogLine]) -> FirstError | None:
     return parse_error(last) if last else None
 
 
-def find_consequence(lines: Sequence[LogLine]) -> FirstError | None:
+def find_consequence(lines: Sequence[LogLine]) -> LogLine | None:
     """Return the first line that reports an error of which the log has no cause."""
     shown = [
         one
@@ -220,8 +226,8 @@ def find_consequence(lines: Sequence[LogLine]) -> FirstError | None:
     ]
     for line in shown:
         if line.failed is not False and _CONSEQUENCE.search(line.text):
-            return parse_error(line)
-    return next((parse_error(one) for one in shown if _WEAK_ERROR.search(one.text)), None)
+            return line
+    return next((one for one in shown if _WEAK_ERROR.search(one.text)), None)
 
 
 def is_error(line: LogLine) -> bool:

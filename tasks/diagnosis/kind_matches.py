@@ -34,10 +34,7 @@ _NEW_STRING = re.compile(
     r"std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> ?>"
 )
 _MEMBER = re.compile(r"(\w+)::\{((?:\w+ )*[cd]tor)\}")
-_HEAD = re.compile(  # of an error whose message is in the lines below
-    r"\bCaught \w+ in (?:replica|DataLoader worker) |^terminate called after throwing |"
-    r"^(?:\w+\.)*(?:ChildFailed|Workflow)Error:\s*$"
-)
+_HEAD = re.compile(r"^terminate called after throwing ")  # its message is in a line below
 _TORCH = r"torch|aten\b|\bat::|\bc10\b|caffe2|\bTHC"
 
 

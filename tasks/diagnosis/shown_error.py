@@ -23,6 +23,7 @@ _HEAD_WITHOUT_MESSAGE = re.compile(
     r"^(?:ResolvePackageNotFound|(?:PackagesNotFound|LibMambaUnsatisfiable)Error: .*):\s*$|"
     r"^(?:error\s+libmamba )?Could not solve for environment specs$"
 )
+_POETRY_HEAD = re.compile(r"^\s+\w+(?:Error|Exception)$")  # its message is below an empty line
 _TABLE_HEAD = re.compile(r"Could not solve for environment specs$|\bChildFailedError:\s*$")
 _REASON_BELOW = re.compile(  # the line that says why, in a tree of conda and a table of torchrun
     r"\bdoes not exist \(perhaps|\bnothing provides |no viable options|"
@@ -157,7 +158,8 @@ def parse_message(line: LogLine, lines: Sequence[LogLine]) -> FirstError:
     is_uv = bool(_UV_HEAD.search(error.text))
     if not is_uv and (cause := _find_deepest_cause(stripped)):
         return replace(error, text=f"{error.text}: {cause}")
-    if not _HEAD_WITHOUT_MESSAGE.search(error.text):
+    is_poetry = bool(_POETRY_HEAD.match(line.text) and after and not after[0])
+    if not (is_poetry or _HEAD_WITHOUT_MESSAGE.search(error.text)):
         return error
     if "CMake" in error.text:  # the message is indented
         depth = measure_indent(line.text)

@@ -103,6 +103,13 @@ train.py FAILED
   traceback : Signal 9 (SIGKILL) received by PID 208
 """: "Signal 9 (SIGKILL) received by PID 208",
     """\
+  • Installing toy (2.27.1): Failed
+
+  RuntimeError
+
+  Retrieved digest for link toy-2.27.1.tar.gz not in poetry.lock metadata
+""": "RuntimeError Retrieved digest for link toy-2.27.1.tar.gz not in poetry.lock metadata",
+    """\
 Could not solve for environment specs
 The following packages are incompatible
 ├─ toy-cuda 12.1**  is not installable because it requires
