@@ -139,6 +139,7 @@ _NOISE = re.compile(
     | ^-?\s*[\w.]+\s-\s(?:DEBUG|INFO|WARNING)\s-\s | ^\|\s(?:DEBUG|INFO|WARNING|SUCCESS)\s+\|\s
     | \blevel=(?:DEBUG|INFO|WARN|debug|info|warn)\b | ^[IW]\d{4}\s[\d:.]+\s+\d+\s\S+:\d+\]
     | ^\[[IWD]\s[\d-]+\s[\d:.,]+(?:\s\w+)?\]\s | ^npm\s(?:warn|WARN|notice|http|verb|info|sill)\b
+    | ^\s*\S*libbitsandbytes_cpu\.so:\sundefined\ssymbol   # a warning of bitsandbytes
     | \bRAND_load_file: | \bCould\snot\scollect$ | \bCould\snot\sopen\sstatic\sfile
     | ^The\scurrent\sproject\scould\snot\sbe\sinstalled
     | ^\s*(?:[a-z_]\w*\.)+[A-Z]\w+:\s(?:True|False|None)$   # a table of settings

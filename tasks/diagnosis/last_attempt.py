@@ -41,7 +41,8 @@ BUILD_PROGRESS = re.compile(  # printed by a program that continues after a warn
     | (?:HOST)?(?:CC|CXX|LD|CCLD|CXXLD|AR|LINK)\s+(?:\[M\]\s+)?\w\S*$ | Setting\sup\s\S+\s\(
     | (?:Executing\stransaction:\s.*)?done$ | ==>\s\S+:\sExecuting\sphase | ==>\sPouring\s
     # downloads
-    | .*\b100%\| | .*\ssaved\s\[\d | .*\b100%\s\(\d+/\d+\).*,\sdone\.$ | 100\s+[\d.]+[kMG]?\s+100\s
+    | .*\b100%\| | .*━\s100%\s
+    | .*\ssaved\s\[\d | .*\b100%\s\(\d+/\d+\).*,\sdone\.$ | 100\s+[\d.]+[kMG]?\s+100\s
     # training, servers
     | (?:\(.*?\)\s|\[.*?\]\s)*(?:[Ee]poch|[Ss]tep|iter)[:\s=]\s?\d+\W
     | (?:\(.*?\)\s)*\[rank\s?\d+\]\s.*\bloss\b | .*\d\s?(?:it|images|samples)/s\b
@@ -88,24 +89,28 @@ def find_last_attempt(lines: Sequence[LogLine]) -> int:
             not failed or _installs_failed_package(" ".join(failed), line.text)
         ):
             start, failed = index + 1, []
-    start = max(start, _find_repeated_command(lines))
+    start = _find_repeated_command(lines, start)
     return start + _find_end_of_overcome_errors(lines[start:])
 
 
-def _find_repeated_command(lines: Sequence[LogLine]) -> int:
-    """Return the index of the last prompt with the only command that failed before, else 0."""
-    prompts = [(at, match) for at, one in enumerate(lines) if (match := PROMPT.match(one.text))]
+def _find_repeated_command(lines: Sequence[LogLine], start: int) -> int:
+    """Return the index of the last prompt with the only command that failed before, else `start`.
+
+    Commands that ended before `start` do not count.
+    """
+    found = [(at, match) for at, one in enumerate(lines) if (match := PROMPT.match(one.text))]
+    prompts = [*[one for one in found if one[0] <= start][-1:], *(o for o in found if o[0] > start)]
     ends = [*(at for at, _ in prompts[1:]), len(lines)]
     failed: set[str] = set()
-    start = 0
+    repeated = start
     for (at, match), end in zip(prompts, ends, strict=False):
         command = match["command"].removeprefix("sudo ").strip()
         output = [one for one in lines[at + 1 : end] if one.text.strip()]
         if failed == {command} and len(output) >= _OUTPUT_LINES:
-            start = at
+            repeated = at
         if any(map(is_error, output)):
             failed.add(command)
-    return start if len(failed) <= 1 else 0
+    return repeated if len(failed) <= 1 else start
 
 
 def _find_end_of_overcome_errors(lines: Sequence[LogLine]) -> int:
