@@ -248,7 +248,10 @@ COMMAND_PAGES = (
         Option("index", "read the package index at URL; default: that of uv or pip", "URL"),
         Option("check", "only report the differences, and write no file"),
         Option("names", "read only the names in the headers and modules of each torch release"),
-        Option("pythons", "read only for which Pythons packages with compiled code have wheels"),
+        Option(
+            "pythons",
+            "read only for which Python each release of packages with compiled code has a wheel",
+        ),
     ),
 )
 

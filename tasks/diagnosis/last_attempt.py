@@ -68,7 +68,7 @@ _SOFT_ERROR = re.compile(  # programs often go on after these
 _NO_REPOSITORY = re.compile(r"^\s*fatal: not a git repository")
 PROMPT = re.compile(  # of a shell or Python, with a command
     r"^(?:(?:\[\S+@.*\]|\S+@\S+|\(.*\) ?\S*)[$#]|PS [A-Z]:\S*>|[A-Z]:\\\S*>|\$|>>>) ?"
-    r"(?P<command>\w.*)"
+    r"(?P<command>[\w./~].*)"
 )
 _OUTPUT_LINES = 2  # lines of output that show how a command went
 
@@ -96,16 +96,17 @@ def find_last_attempt(lines: Sequence[LogLine]) -> int:
 def _find_repeated_command(lines: Sequence[LogLine], start: int) -> int:
     """Return the index of the last prompt with the only command that failed before, else `start`.
 
-    Commands that ended before `start` do not count.
+    Output before `start` does not count.
     """
     found = [(at, match) for at, one in enumerate(lines) if (match := PROMPT.match(one.text))]
-    prompts = [*[one for one in found if one[0] <= start][-1:], *(o for o in found if o[0] > start)]
-    ends = [*(at for at, _ in prompts[1:]), len(lines)]
+    earlier = sum(at <= start for at, _ in found)
+    commands = found[max(0, earlier - 1) :]
+    ends = [*(at for at, _ in commands[1:]), len(lines)]
     failed: set[str] = set()
     repeated = start
-    for (at, match), end in zip(prompts, ends, strict=False):
+    for (at, match), end in zip(commands, ends, strict=False):
         command = match["command"].removeprefix("sudo ").strip()
-        output = [one for one in lines[at + 1 : end] if one.text.strip()]
+        output = [one for one in lines[max(at + 1, start) : end] if one.text.strip()]
         if failed == {command} and len(output) >= _OUTPUT_LINES:
             repeated = at
         if any(map(is_error, output)):

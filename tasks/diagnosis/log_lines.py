@@ -47,7 +47,12 @@ _PROBE_FAILED = re.compile(  # CMake's logs; a probe may fail
     r"(?:with the )?(?:following )?output\b|"
     r"^(?:Command line|Called): .* -> 1$|^Working directory:\s+\S*meson-private"
 )
-_CONFIG_TEST = "_configtest"  # the program that distutils compiles to check the system
+# distutils compiles _configtest.c to check the system
+_CHECK_COMMAND = re.compile(
+    r"\b(?:cc|gcc|g\+\+|clang|cl(?:\.exe)?|link(?:\.exe)?)\b.*\b_configtest\b"
+)
+_CHECK_END = re.compile(r"removing: .*\b_configtest\b")
+_CHECK_BREAK = re.compile(r"running |building |error:|copying ")
 _COMMIT = re.compile(r"^commit [0-9a-f]{40}\b")  # git log, with the text of the author below
 _COMMIT_TEXT = re.compile(r"^(?:Author|AuthorDate|Commit|CommitDate|Date|Merge): |^\s{4}|^\s*$")
 _PROBE_END = re.compile(
@@ -100,7 +105,7 @@ def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
         for at, line in enumerate(lines)
         if line.failed and find_failed_output(line.text) and "-stamp/" in line.unit
     }
-    probes = _find_failed_checks([line.text.strip() for line in lines])
+    probes = _find_failed_checks(lines)
     for number, line in enumerate(lines):
         if number in probes:
             yield replace(line, is_harmless=True, is_probe=True)
@@ -110,20 +115,28 @@ def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
         yield replace(line, failed=None) if unknown else line
 
 
-def _find_failed_checks(texts: Sequence[str]) -> set[int]:
-    """Return the indexes of the output of distutils' checks that failed without an error."""
+def _find_failed_checks(lines: Sequence[LogLine]) -> set[int]:
+    """Return the indexes of the output of distutils' checks that failed without an error.
+
+    A check begins with the compiler's line, and ends with the line that removes its files.
+    """
     found: set[int] = set()
-    start = 0
-    for index, text in enumerate(texts):
-        if _CONFIG_TEST not in text:
-            continue
-        if text.startswith("removing: "):
-            ends_with_error = any(one.startswith("error:") for one in texts[index + 1 : index + 2])
-            if texts[index - 1] == "failure." and not ends_with_error:
+    start: int | None = None
+    for index, line in enumerate(lines):
+        text = line.text.lstrip()
+        if _CHECK_COMMAND.search(text):
+            start = index if start is None else start
+        elif _CHECK_END.match(text):
+            before, after = (
+                lines[max(0, index - 1)].text,
+                [one.text for one in lines[index + 1 :][:1]],
+            )
+            is_error = any(one.lstrip().startswith("error:") for one in after)
+            if start is not None and before.strip() == "failure." and not is_error:
                 found.update(range(start, index))
-            start = 0
-        else:
-            start = start or index
+            start = None
+        elif _CHECK_BREAK.match(text):
+            start = None
     return found
 
 

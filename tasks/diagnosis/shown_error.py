@@ -36,6 +36,7 @@ _EXPLANATION = re.compile(r"\bBecause (?!.*following versions of)")  # uv's, bel
 _CAUSED_BY = re.compile(  # uv's and cargo's, below the head
     r"^\s*(?:cause: |[├╰]─▶ |Caused by: |(?=Caused by:$))(?P<cause>.+)"
 )
+_BUILD_SCRIPT = "/build-script"  # in the name of the program that failed
 _CAUSE_HEAD = "Caused by:"  # cargo's cause is on the next line
 _MESSAGE_BREAK = re.compile(  # what follows CMake's message
     r"(?:FAILED|ninja): |Call Stack|-- |CMake Error"
@@ -182,15 +183,19 @@ def parse_message(line: LogLine, lines: Sequence[LogLine]) -> FirstError:
 
 
 def _find_deepest_cause(texts: Sequence[str]) -> str:
-    """Return the last cause that uv or cargo prints directly below its error, "" without one."""
+    """Return the last cause that uv or cargo prints directly below its error, "" without one.
+
+    A failed build script of cargo does not count: its output below says why.
+    """
     cause, is_below_head = "", False
     for text in texts:
         match = _CAUSED_BY.match(text)
         if not (match or is_below_head):
             break
-        cause = match["cause"] if match else text
         is_below_head = text == _CAUSE_HEAD
-    return "" if cause == _CAUSE_HEAD or "/build-script" in cause else cause
+        if not (is_below_head or _BUILD_SCRIPT in text):
+            cause = match["cause"] if match else text
+    return cause
 
 
 def _find_explanation(texts: Sequence[str]) -> str:

@@ -19,9 +19,12 @@ _NAME = r"(?P<name>[A-Za-z0-9](?:[\w.-]*\w)?)"
 _FAILED = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"Failed to (?:download and )?build [`']?{_NAME}(?:==(?P<version>\d[\w.]*))?(?:[ @`']|$)",
+        (
+            rf"Failed to (?:download and )?build [`']?(?!installable\b|one or more\b){_NAME}"
+            r"(?:==(?P<version>\d[\w.]*))?(?:[ @`']|$)"
+        ),
         rf"Failed building (?:wheel|editable) for {_NAME}\s*$",
-        rf"Could not build wheels for {_NAME}(?:,|$)",
+        rf"Could not build wheels for {_NAME}(?:,| which\b|$)",
         rf"projects \({_NAME}\)",
         rf"Running setup\.py install for {_NAME}[: ].*error",
     )
@@ -35,7 +38,8 @@ _BUILT_BY_MESON = re.compile(rf"^\s*Project name: {_NAME}\s*$")
 _VERSION_OF_MESON = re.compile(r"^\s*Project version: (?P<version>\d[\w.]*)")
 _OTHER_MACHINE = re.compile(  # for which fewer packages have wheels, and builds that were asked for
     r"aarch64|\barmv[67]|musl|ppc64|riscv|\bi[36]86\b|[.-]win32\b|win-arm64|32 bit \(|"
-    r"macosx[-_]\d+[._]\d+[-_]x86_64|x86_64-apple|--no-binary|jetson|tegra|termux|android",
+    r"macosx[-_]\d+[._]\d+[-_]x86_64|x86_64-apple|--no-binary|"
+    r"\b(?:jetson|tegra|termux)\b|linux-android",
     re.IGNORECASE,
 )
 _SEPARATORS = re.compile(r"[-_.]+")
@@ -46,13 +50,11 @@ def find_source_build(texts: Sequence[str], machine: LogFacts) -> SourceBuild | 
 
     Also `None` if the machine is one for which fewer packages have wheels, such as a Jetson.
     """
-    if any(map(_OTHER_MACHINE.search, texts)):
-        return None
     found = next((match for one in _FAILED if (match := _search(one, texts))), None)
     if not found and any(map(_METADATA_FAILED.search, texts)):
         collected = [match for text in texts if (match := _COLLECTED.match(text))]
         found = collected[-1] if collected else _search(_BUILT_BY_MESON, texts)
-    if not found:
+    if not found or any(map(_OTHER_MACHINE.search, texts)):
         return None
     name, groups = found["name"], found.groupdict()
     version = groups.get("version") or _find_version(name, texts)

@@ -18,6 +18,7 @@ from tasks.diagnosis import diagnosis_text
 from tasks.diagnosis.failure_cause import Diagnosis, diagnose_log
 from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.kind_matches import KindFinder, KindMatch
+from tasks.diagnosis.last_attempt import find_last_attempt
 from tasks.diagnosis.log_facts import NO_FACTS, LogFacts, parse_log_facts
 from tasks.diagnosis.remedy_steps import write_for_system
 from tasks.diagnosis.run_facts import RunFacts, apply_run_facts
@@ -132,11 +133,13 @@ def explain_log(
     """
     failures, log = knowledge.failures, Path(parsed.path or "")
     facts_of_log = parse_log_facts(parsed.lines)
-    missing = None if profile else _find_missing_wheel(parsed, knowledge, facts_of_log)
     machine = NO_FACTS if profile else facts_of_log
     kinds = KindFinder(knowledge.kinds, knowledge.names, facts_of_log, knowledge.torch_names)
     found = apply_run_facts(facts, diagnose_log(failures, parsed, kinds), failures)
     failure, error = found.failure, found.first_error
+    missing = (
+        _find_missing_wheel(parsed, knowledge, facts_of_log) if error and not profile else None
+    )
     if stage and stage.kind == "extensions":
         job = stage.job
         found = diagnosis_text.map_to_original(found, job.tree, job.original, os.path.exists)
@@ -145,7 +148,7 @@ def explain_log(
     if failure is None or found.kind:
         location = f"read the lines around {log}:{error.number}" if error else ""
         excerpt = diagnosis_text.extract_source_excerpt(parsed.raws, error.number) if error else ()
-        if missing and (found.kind is None or found.kind.kind.late):
+        if missing and not found.candidates and (found.kind is None or found.kind.kind.late):
             cause = f"{missing.reason}, so that its source is compiled, which fails here"
             found = replace(found, kind=KindMatch(NO_WHEEL, 0, cause, (missing.step,)))
             missing = None
@@ -172,7 +175,8 @@ def _find_missing_wheel(
     parsed: ParsedLog, knowledge: Knowledge, machine: LogFacts
 ) -> MissingWheel | None:
     """Return why the package is compiled whose build failed, and what to install instead."""
-    build = find_source_build([line.text for line in parsed.lines], machine)
+    lines = parsed.lines[find_last_attempt(parsed.lines) :]
+    build = find_source_build([line.text for line in lines], machine)
     return knowledge.package_wheels.explain_build(build) if build else None
 
 

@@ -54,9 +54,9 @@ class ErrorKind(Struct, frozen=True, kw_only=True):
     texts too. `machine` has the versions that the log's machine must have, such as "GCC <5". If
     `table` has a row for the value of the group `key`, the row's texts replace `cause` and
     `remedy`. `about` is what failed. `remedy` has one command or sentence for each step. A kind
-    with `own` is used only if the file that failed is of the package of the group `module`, one
-    with `late` only if no other kind or failure explains the log. `refines` are the failures whose
-    texts this kind replaces on a line that both match, in logs of other builds.
+    with `own` is used only if the last relevant line of the traceback is in the package of the
+    group `module`, one with `late` only if no other kind or failure explains the log. `refines` are
+    the failures whose texts this kind replaces on a line that both match, in logs of other builds.
     """
 
     slug: str = field(name="id")

@@ -12,6 +12,8 @@ from typing import Any
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+_OLDEST_MINOR = 6  # of the Pythons 3 in read/package_wheels.yaml
+
 
 @dataclass(frozen=True)
 class SourceBuild:
@@ -65,7 +67,8 @@ class WheelHistory:
         """Return why pip compiles a package; `None` if unknown, or if there is a wheel."""
         packages = self.document.get("packages", {})
         spans = (packages.get(canonicalize_name(build.package)) or {}).get(build.family) or {}
-        if not spans:
+        is_recorded = not build.minor or _parse_minor(build.minor) >= _OLDEST_MINOR
+        if not spans or not is_recorded:
             return None
         if build.release is None:
             return _explain_unknown_release(build, spans)
@@ -101,7 +104,7 @@ def _explain_python(build: SourceBuild, spans: Mapping[str, str], known: str) ->
     if minor not in spans:
         newest = list(spans)[-1]
         other = newest if _parse_minor(minor) > _parse_minor(newest) else next(iter(spans))
-        step = f"use Python {other}, for which {name} has wheels: uv venv --python {other}"
+        step = f"use Python {other} and a release with a wheel for it: uv venv --python {other}"
         return MissingWheel(f"no release of {name} has a wheel for Python {minor}", known or step)
     first, _, last = spans[minor].partition(" ")
     is_older = build.release is not None and build.release < Version(first)
@@ -120,7 +123,7 @@ def _format_install(name: str, first: str = "", last: str = "") -> str:
 
 
 def _parse_minor(python: str) -> int:
-    return int(python.partition(".")[2])
+    return int(python.partition(".")[2] or 0)
 
 
 def _is_within(release: Version, span: str) -> bool:

@@ -15,6 +15,7 @@ _PLATFORMS = {  # the machine of most users of a system
     "windows": ("windows", "x86_64"),
     "macos": ("macos", "aarch64"),
 }
+_NEWEST_PATCH = 99  # ">=3.6.1" is for the newest Python 3.6
 _OLDEST_MINOR = 6  # of the Pythons 3 that are recorded
 
 
@@ -75,7 +76,7 @@ def _build_systems(
 def _fits(file: IndexFile, python: str, platform: tuple[str, str]) -> bool:
     """Return True if a wheel can be installed on a platform with a Python such as "3.12"."""
     try:
-        if python not in SpecifierSet(file.requires_python):
+        if f"{python}.{_NEWEST_PATCH}" not in SpecifierSet(file.requires_python):
             return False
     except InvalidSpecifier:
         pass

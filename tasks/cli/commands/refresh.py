@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from tasks.cli.generated_files import render_generated_files
 from tasks.core.errors import TorchyardError
@@ -63,23 +62,16 @@ def run(
     """Read the index and report all differences; without `check`, also write the files.
 
     With `names`, read only which names each release of torch has; with `pythons`, only for which
-    Pythons the packages of package_wheels.yaml have wheels.
+    Pythons each release of the packages in package_wheels.yaml has a wheel.
     """
     if sys.platform != "linux":
         message = "doit refresh runs the Linux programs of the CUDA packages"
         raise TorchyardError(message, hint="run it on Linux")
     start = time.monotonic()
     packages = open_package_index(index or find_default_index(), timeout=_TIMEOUT)
-    if names:
-        document = _read_names(packages)
-        files.write_atomic(_READ_FOLDER / "torch_names.yaml", render_name_document(document))
-        _print_costs(packages, time.monotonic() - start)
-        return
-    if pythons:
-        path = _READ_FOLDER / "package_wheels.yaml"
-        projects = parse_knowledge_file(path)["packages"]
-        listed = {name: packages.list_files(name) for name in projects}
-        files.write_atomic(path, render_wheel_document(build_wheel_document(listed)))
+    if names or pythons:
+        texts = {**_read_names(packages, names), **_read_wheels(packages, pythons)}
+        _write_texts({} if check else texts)
         _print_costs(packages, time.monotonic() - start)
         return
     machine = normalize_machine(platform.machine())
@@ -101,13 +93,24 @@ def run(
         raise TorchyardError(message, hint=hint)
 
 
-def _read_names(index: PackageIndex) -> Mapping[str, Any]:
-    """Return the document of the names that the releases of torch have."""
+def _read_names(index: PackageIndex, is_requested: bool) -> Mapping[str, str]:
+    """Return the file of the names that the releases of torch have, if it is requested."""
+    if not is_requested:
+        return {}
     releases = {}
     for minor, wheel in choose_newest_wheels(index.list_files("torch")).items():
         print_report(f"reading {wheel.name}")
         releases[minor] = read_release_names(index.read_members(wheel, NAME_MEMBERS))
-    return build_name_document(releases)
+    return {"torch_names": render_name_document(build_name_document(releases))}
+
+
+def _read_wheels(index: PackageIndex, is_requested: bool) -> Mapping[str, str]:
+    """Return the file of the wheels of the recorded packages, if it is requested."""
+    if not is_requested:
+        return {}
+    projects = parse_knowledge_file(_READ_FOLDER / "package_wheels.yaml")["packages"]
+    listed = {name: index.list_files(name) for name in projects}
+    return {"package_wheels": render_wheel_document(build_wheel_document(listed))}
 
 
 def _read_documents(names: Iterable[str], folder: Path) -> Documents:
@@ -129,6 +132,11 @@ def _print_review(curated: Documents, old: Documents, new: Documents) -> None:
     print_report(f"to review, because they end at or after the newest release: {len(bounds)}")
     for bound in bounds:
         print_report(f"  {bound}")
+
+
+def _write_texts(texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        files.write_atomic(_READ_FOLDER / f"{name}.yaml", text)
 
 
 def _write_files(root: Path, documents: Documents) -> None:

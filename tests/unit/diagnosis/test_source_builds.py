@@ -20,6 +20,8 @@ BUILDS = {
     "  × Failed to build `lxml==4.9.1`": "lxml 4.9.1",
     "Collecting toy>=1\nCollecting pandas<3\n  error: metadata-generation-failed": "pandas",
     "Project name: pandas\nProject version: 2.2\nerror: metadata-generation-failed": "pandas 2.2",
+    "ERROR: Failed to build installable wheels for some projects (scipy)": "scipy",
+    "copying a/integrated.py\nERROR: Could not build wheels for lxml which use PEP 517": "lxml",
     "PyYAML (5.4.1)\nERROR: Could not build wheels for pyyaml, which is required": "pyyaml 5.4.1",
     "Using cached numpy-2.1.0-cp312-cp312-win_amd64.whl\nFailed to build numpy": "numpy",
 }
@@ -39,6 +41,7 @@ def test_failed_source_build_is_found(log: str, build: str) -> None:
         "Collecting numpy\nERROR: No matching distribution found for numpy",
         "  creating build/lib.linux-aarch64-3.12\n  ERROR: Failed building wheel for numpy",
         "pip install --no-binary=:all: numpy\nERROR: Failed building wheel for numpy",
+        "  Building for Jetson\n  ERROR: Failed building wheel for numpy",
     ],
 )
 def test_other_failures_and_machines_have_no_build(log: str) -> None:

@@ -35,7 +35,9 @@ PROJECTS = {
         ),
         *list_wheels("toy-2.1-cp39-cp39-win_amd64.whl", yanked=True),
     ],
-    "stable": list_wheels("stable-4.0-cp39-abi3-macosx_11_0_arm64.whl", requires_python=">=3.10"),
+    "stable": list_wheels(
+        "stable-4.0-cp39-abi3-macosx_11_0_arm64.whl", requires_python=">=3.9.1,!=3.10.0"
+    ),
 }
 DOCUMENT = build_wheel_document(PROJECTS)
 HISTORY = WheelHistory(yaml.safe_load(render_wheel_document(DOCUMENT)))
@@ -47,7 +49,7 @@ def test_document_has_first_and_last_release_by_python() -> None:
         "windows": {"3.9": "1.0 1.0", "3.10": "2.0"},
         "macos": {},
     }
-    assert DOCUMENT["stable"]["macos"] == {"3.10": "4.0"}
+    assert DOCUMENT["stable"]["macos"] == {"3.9": "4.0", "3.10": "4.0"}
     assert HISTORY.document["packages"] == DOCUMENT
 
 
@@ -70,7 +72,7 @@ EXPLAINED = [
     (
         SourceBuild("toy", "", "3.7"),
         "no release of toy has a wheel for Python 3.7",
-        "use Python 3.8, for which toy has wheels: uv venv --python 3.8",
+        "use Python 3.8 and a release with a wheel for it: uv venv --python 3.8",
     ),
     (
         SourceBuild("toy", "", "3.9"),
@@ -105,6 +107,7 @@ def test_missing_wheel_is_explained(build: SourceBuild, reason: str, step: str) 
         SourceBuild("toy", "2.0"),  # the Python can be one that has a wheel
         SourceBuild("toy", "1.0", "3.9", "macOS"),  # no wheel for any Python
         SourceBuild("other", "1.0", "3.9"),
+        SourceBuild("toy", "1.0", "3.5"),  # older than what is recorded
     ],
     ids=str,
 )
