@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from packaging.utils import canonicalize_name
+
 from tasks.core.ninja_progress import find_step_output
 from tasks.diagnosis.first_error import is_consequence, is_error
 from tasks.diagnosis.log_lines import LogLine
@@ -152,6 +154,6 @@ def _find_end_of_version_query(errors: Sequence[int], lines: Sequence[LogLine]) 
 def _installs_failed_package(failed: str, line: str) -> bool:
     """Return True if a line of pip says that it installed a package that failed before."""
     named = " ".join(one.partition("which")[0] for one in _PACKAGES.findall(failed))
-    installed = tuple(re.sub(r"[-_.]+", "-", one).lower() for one in line.split())
-    names = (re.sub(r"[-_.]+", "-", one).lower() for one in re.findall(r"[A-Za-z][\w.-]*", named))
+    installed = tuple(map(canonicalize_name, line.split()))
+    names = map(canonicalize_name, re.findall(r"[A-Za-z][\w.-]*", named))
     return any(one == name or one.startswith(f"{name}-") for name in names for one in installed)

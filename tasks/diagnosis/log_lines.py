@@ -127,12 +127,9 @@ def _find_failed_checks(lines: Sequence[LogLine]) -> set[int]:
         if _CHECK_COMMAND.search(text):
             start = index if start is None else start
         elif _CHECK_END.match(text):
-            before, after = (
-                lines[max(0, index - 1)].text,
-                [one.text for one in lines[index + 1 :][:1]],
-            )
-            is_error = any(one.lstrip().startswith("error:") for one in after)
-            if start is not None and before.strip() == "failure." and not is_error:
+            result = lines[index - 1].text.strip()
+            below = lines[index + 1].text.lstrip() if index + 1 < len(lines) else ""
+            if start is not None and result == "failure." and not below.startswith("error:"):
                 found.update(range(start, index))
             start = None
         elif _CHECK_BREAK.match(text):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from tasks.diagnosis.failure_matches import FailureMatch, is_warning, needs_following_lines
 from tasks.diagnosis.first_error import FirstError, is_consequence, is_error, parse_error
@@ -128,7 +128,7 @@ def _find_chain_head(lines: Sequence[LogLine], at: int) -> LogLine:
 
 
 def _find_cmake_head(lines: Sequence[LogLine], at: int) -> LogLine | None:
-    """Return the head of CMake's message to which line `at` belongs, `None` if it is of none."""
+    """Return the head of CMake's message to which line `at` belongs, `None` without one."""
     depth = measure_indent(lines[at].text)
     for line in reversed(lines[max(0, at - _LONG_MESSAGE_LINES) : at]):
         if not line.text.strip():
@@ -156,8 +156,7 @@ def parse_message(line: LogLine, lines: Sequence[LogLine]) -> FirstError:
     below = lines.index(line) + 1
     after = [one.text for one in lines[below : below + _LONG_MESSAGE_LINES]]
     stripped = [text.strip() for text in after if text.strip()]
-    is_uv = bool(_UV_HEAD.search(error.text))
-    if not is_uv and (cause := _find_deepest_cause(stripped)):
+    if not _UV_HEAD.search(error.text) and (cause := _find_deepest_cause(stripped)):
         return replace(error, text=f"{error.text}: {cause}")
     is_poetry = bool(_POETRY_HEAD.match(line.text) and after and not after[0])
     if not (is_poetry or _HEAD_WITHOUT_MESSAGE.search(error.text)):
@@ -167,19 +166,22 @@ def parse_message(line: LogLine, lines: Sequence[LogLine]) -> FirstError:
         inner = takewhile(lambda text: not text or measure_indent(text) > depth, after)
         stripped = [text.strip() for text in inner if text.strip()] or stripped
     texts = list(takewhile(lambda text: not _MESSAGE_BREAK.match(text), stripped))
-    if is_uv:
-        message = _find_explanation(texts)
-    elif _TABLE_HEAD.search(error.text) and any(map(_REASON_BELOW.search, texts)):
-        message = next(filter(_REASON_BELOW.search, texts)).lstrip("│├└─ ")
-    elif "NCCL" in error.text:
-        message = " ".join(texts[texts.index(_LAST_ERROR) :][1:2]) if _LAST_ERROR in texts else ""
-    else:
-        reasons = [at for at, text in enumerate(texts, 1) if text.endswith(_REASON)]
-        texts = texts[max(reasons, default=0) :][:_MESSAGE_LINES]
-        ends = (at for at, text in enumerate(texts, 1) if _SENTENCE_END.search(text))
-        shown = next(ends, len(texts)) if "CMake" in error.text else 1
-        message = " ".join(texts[:shown])
-    return replace(error, text=f"{error.text} {message}".strip())
+    return replace(error, text=f"{error.text} {_choose_message(error.text, texts)}".strip())
+
+
+def _choose_message(head: str, texts: Sequence[str]) -> str:
+    """Return the part of the lines below `head` that says what is wrong."""
+    if _UV_HEAD.search(head):
+        return _find_explanation(texts)
+    reason = next(filter(_REASON_BELOW.search, texts), "")
+    if reason and _TABLE_HEAD.search(head):
+        return reason.lstrip("│├└─ ")
+    if "NCCL" in head:
+        return next((text for above, text in pairwise(texts) if above == _LAST_ERROR), "")
+    reasons = [at for at, text in enumerate(texts, 1) if text.endswith(_REASON)]
+    texts = texts[max(reasons, default=0) :][:_MESSAGE_LINES]
+    ends = (at for at, text in enumerate(texts, 1) if _SENTENCE_END.search(text))
+    return " ".join(texts[: next(ends, len(texts)) if "CMake" in head else 1])
 
 
 def _find_deepest_cause(texts: Sequence[str]) -> str:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from packaging.utils import canonicalize_name
+
 from tasks.diagnosis.log_facts import LogFacts
 from tasks.knowledge.error_kinds import ErrorKind
 from tasks.knowledge.package_wheels import SourceBuild
@@ -42,7 +44,6 @@ _OTHER_MACHINE = re.compile(  # for which fewer packages have wheels, and builds
     r"\b(?:jetson|tegra|termux)\b|linux-android",
     re.IGNORECASE,
 )
-_SEPARATORS = re.compile(r"[-_.]+")
 
 
 def find_source_build(texts: Sequence[str], machine: LogFacts) -> SourceBuild | None:
@@ -69,7 +70,7 @@ def _search(pattern: re.Pattern[str], texts: Iterable[str]) -> re.Match[str] | N
 
 def _find_version(name: str, texts: Sequence[str]) -> str:
     """Return the version in the name of the source archive, a requirement or Meson's head."""
-    words = "[-_.]+".join(map(re.escape, _SEPARATORS.split(name)))
+    words = "[-_.]+".join(map(re.escape, canonicalize_name(name).split("-")))
     release = (
         rf"(?<![\w-]){words}(?:-|==| )v?(?P<version>\d+(?:\.\d+)+(?:\.?(?:post|dev|rc|a|b)\d+)?)"
     )

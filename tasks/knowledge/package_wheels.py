@@ -12,7 +12,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-_OLDEST_MINOR = 6  # of the Pythons 3 in read/package_wheels.yaml
+OLDEST_MINOR = 6  # of the Pythons 3 in read/package_wheels.yaml
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class WheelHistory:
         """Return why pip compiles a package; `None` if unknown, or if there is a wheel."""
         packages = self.document.get("packages", {})
         spans = (packages.get(canonicalize_name(build.package)) or {}).get(build.family) or {}
-        is_recorded = not build.minor or _parse_minor(build.minor) >= _OLDEST_MINOR
+        is_recorded = not build.minor or _parse_minor(build.minor) >= OLDEST_MINOR
         if not spans or not is_recorded:
             return None
         if build.release is None:

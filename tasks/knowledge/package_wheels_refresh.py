@@ -8,6 +8,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from tasks.core.package_files import IndexFile
+from tasks.knowledge.package_wheels import OLDEST_MINOR
 from tasks.knowledge.wheel_facts import list_wheel_pythons
 
 _PLATFORMS = {  # the machine of most users of a system
@@ -16,7 +17,6 @@ _PLATFORMS = {  # the machine of most users of a system
     "macos": ("macos", "aarch64"),
 }
 _NEWEST_PATCH = 99  # ">=3.6.1" is for the newest Python 3.6
-_OLDEST_MINOR = 6  # of the Pythons 3 that are recorded
 
 
 def build_wheel_document(
@@ -36,7 +36,7 @@ def build_wheel_document(
         for python in pythons
     }
     newest = max((int(one.removeprefix("3.").rstrip("+")) for one in tags if "." in one), default=0)
-    minors = [f"3.{minor}" for minor in range(_OLDEST_MINOR, newest + 1)]
+    minors = [f"3.{minor}" for minor in range(OLDEST_MINOR, newest + 1)]
     return {name: dict(_build_systems(wheels, minors)) for name, wheels in sorted(releases.items())}
 
 
@@ -58,34 +58,35 @@ def _build_systems(
     wheels: Mapping[Version, Sequence[IndexFile]], minors: Sequence[str]
 ) -> Iterator[tuple[str, dict[str, str]]]:
     for system, platform in _PLATFORMS.items():
-        releases: defaultdict[str, list[Version]] = defaultdict(list)
+        fitting = {
+            version: {one for file in files for one in _list_fitting(file, minors, platform)}
+            for version, files in wheels.items()
+        }
+        newest = max((version for version, pythons in fitting.items() if pythons), default=None)
+        spans = {}
         for python in minors:
-            for version, files in wheels.items():
-                if any(_fits(file, python, platform) for file in files):
-                    releases[python].append(version)
-        newest = max((found[-1] for found in releases.values()), default=None)
-        yield (
-            system,
-            {
-                python: str(found[0]) if found[-1] == newest else f"{found[0]} {found[-1]}"
-                for python, found in releases.items()
-            },
-        )
+            found = [version for version, pythons in fitting.items() if python in pythons]
+            if found:
+                last = "" if found[-1] == newest else f" {found[-1]}"
+                spans[python] = f"{found[0]}{last}"
+        yield system, spans
 
 
-def _fits(file: IndexFile, python: str, platform: tuple[str, str]) -> bool:
-    """Return True if a wheel can be installed on a platform with a Python such as "3.12"."""
-    try:
-        if f"{python}.{_NEWEST_PATCH}" not in SpecifierSet(file.requires_python):
-            return False
-    except InvalidSpecifier:
-        pass
-    minor = int(python.partition(".")[2])
+def _list_fitting(
+    file: IndexFile, minors: Iterable[str], platform: tuple[str, str]
+) -> Iterator[str]:
+    """Yield those of the Pythons, such as "3.12", with which a wheel fits a platform."""
     tags = list_wheel_pythons([file.name]).get(platform, [])
-    return any(
-        tag == python or (tag.endswith("+") and minor >= int(tag[:-1].partition(".")[2] or 0))
-        for tag in tags
-    )
+    oldest = [int(tag[:-1].partition(".")[2] or 0) for tag in tags if tag.endswith("+")]
+    try:
+        specifiers = SpecifierSet(file.requires_python)
+    except InvalidSpecifier:
+        specifiers = SpecifierSet()
+    for python in minors:
+        minor = int(python.partition(".")[2])
+        is_tagged = python in tags or any(minor >= one for one in oldest)
+        if is_tagged and f"{python}.{_NEWEST_PATCH}" in specifiers:
+            yield python
 
 
 _HEADER = """\

@@ -70,8 +70,8 @@ def run(
     start = time.monotonic()
     packages = open_package_index(index or find_default_index(), timeout=_TIMEOUT)
     if names or pythons:
-        texts = {**_read_names(packages, names), **_read_wheels(packages, pythons)}
-        _write_texts({} if check else texts)
+        requested = (("torch_names", names), ("package_wheels", pythons))
+        _refresh_single([name for name, is_requested in requested if is_requested], packages, check)
         _print_costs(packages, time.monotonic() - start)
         return
     machine = normalize_machine(platform.machine())
@@ -93,24 +93,29 @@ def run(
         raise TorchyardError(message, hint=hint)
 
 
-def _read_names(index: PackageIndex, is_requested: bool) -> Mapping[str, str]:
-    """Return the file of the names that the releases of torch have, if it is requested."""
-    if not is_requested:
-        return {}
+def _refresh_single(names: Iterable[str], index: PackageIndex, check: bool) -> None:
+    """Read the files of these names, which have a document of their own each."""
+    readers = {"torch_names": _read_names, "package_wheels": _read_wheels}
+    for name in names:
+        text = readers[name](index)
+        if not check:
+            files.write_atomic(_READ_FOLDER / f"{name}.yaml", text)
+
+
+def _read_names(index: PackageIndex) -> str:
+    """Return the file of the names that the releases of torch have."""
     releases = {}
     for minor, wheel in choose_newest_wheels(index.list_files("torch")).items():
         print_report(f"reading {wheel.name}")
         releases[minor] = read_release_names(index.read_members(wheel, NAME_MEMBERS))
-    return {"torch_names": render_name_document(build_name_document(releases))}
+    return render_name_document(build_name_document(releases))
 
 
-def _read_wheels(index: PackageIndex, is_requested: bool) -> Mapping[str, str]:
-    """Return the file of the wheels of the recorded packages, if it is requested."""
-    if not is_requested:
-        return {}
+def _read_wheels(index: PackageIndex) -> str:
+    """Return the file of the wheels of the packages that it has."""
     projects = parse_knowledge_file(_READ_FOLDER / "package_wheels.yaml")["packages"]
     listed = {name: index.list_files(name) for name in projects}
-    return {"package_wheels": render_wheel_document(build_wheel_document(listed))}
+    return render_wheel_document(build_wheel_document(listed))
 
 
 def _read_documents(names: Iterable[str], folder: Path) -> Documents:
@@ -132,11 +137,6 @@ def _print_review(curated: Documents, old: Documents, new: Documents) -> None:
     print_report(f"to review, because they end at or after the newest release: {len(bounds)}")
     for bound in bounds:
         print_report(f"  {bound}")
-
-
-def _write_texts(texts: Mapping[str, str]) -> None:
-    for name, text in texts.items():
-        files.write_atomic(_READ_FOLDER / f"{name}.yaml", text)
 
 
 def _write_files(root: Path, documents: Documents) -> None:
