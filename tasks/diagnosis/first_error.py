@@ -97,7 +97,9 @@ _CONSEQUENCE = re.compile(
         |download\sand\sbuild|fetch\swheel)
     | Failed\sto\sclone | finished\swith\sstatus\s'error' | \.\.\.\s+error$
     | Process\scompleted\swith\sexit\scode | installation\sof\spackage | ERROR:\sFailed\sto\sbuild
-    | did\snot\srun\ssuccessfully | failed-wheel-build | aborted\sdue\sto\serrors | Error\s\d+$
+    | did\snot\srun\ssuccessfully | legacy-install-failure
+    | \bexternal\sfilter\s.*\sfailed | \bsmudge\sfilter\s\S+\sfailed
+    | failed-wheel-build | aborted\sdue\sto\serrors | Error\s\d+$
     | Error\swhile\sgenerating\spackage | \bexit(?:ed\swith)?\s(?:code|status):?\s'?\d+'?\.?$
     | returned\snon-zero\sexit | ^\s*(?:Runtime)?Error:\s*$ | subprocess\.Called
     | Pip\sfailed | Encountered\serror\s(?:while|when)

@@ -24,6 +24,7 @@ _HEAD_WITHOUT_MESSAGE = re.compile(
     r"^(?:error\s+libmamba )?Could not solve for environment specs$"
 )
 _POETRY_HEAD = re.compile(r"^\s+\w+(?:Error|Exception)$")  # its message is below an empty line
+_EXCEPTION_HEAD = re.compile(r"^\s*(?:Runtime)?Error:\s*$")
 _TABLE_HEAD = re.compile(r"Could not solve for environment specs$|\bChildFailedError:\s*$")
 _REASON_BELOW = re.compile(  # the line that says why, in a tree of conda and a table of torchrun
     r"\bdoes not exist \(perhaps|\bnothing provides |no viable options|"
@@ -113,7 +114,9 @@ def prefer_error(lines: Sequence[LogLine], line: LogLine) -> LogLine:
     is_warned = _PYTHON_WARNING.match(line.text) or (any(heads) and not is_error(line))
     is_cmake = line.text.lstrip().startswith("CMake Error")
     message = lines[at : at + _LONG_MESSAGE_LINES] if is_cmake else [line]
-    if not (is_warned or any(_OUTPUT_FOLLOWS.search(one.text) for one in message)):
+    is_head = is_consequence(line) and not _EXCEPTION_HEAD.match(line.text)
+    is_head = is_head or any(_OUTPUT_FOLLOWS.search(one.text) for one in message)
+    if not (is_warned or is_head):
         return line
     errors = [one for one in lines[at + 1 : at + _EARLIER_LINES] if is_error(one)]
     if "CUDA initialization: " in line.text:  # other errors are its consequences
