@@ -252,6 +252,11 @@ COMMAND_PAGES = (
             "pythons",
             "read only for which Python each release of packages with compiled code has a wheel",
         ),
+        Option(
+            "debian",
+            "read only which package has each header, library and program, at URL of a mirror",
+            "URL",
+        ),
     ),
 )
 

@@ -27,6 +27,7 @@ from tasks.knowledge.error_kinds import (
     find_name,
     format_install_steps,
 )
+from tasks.knowledge.system_packages import SystemPackages
 from tasks.knowledge.torch_names import NameHistory, NameKind
 
 _MAX_NAME_LENGTH = 100  # characters of a C++ name in a text
@@ -56,13 +57,15 @@ class KindMatch:
 class KindFinder:
     """The kinds and tables of the knowledge. `facts` are those of the log.
 
-    `history` says which releases of torch have a name that no table has.
+    `history` says which releases of torch have a name that no table has, and `packages` which
+    package of the system has it.
     """
 
     kinds: Sequence[ErrorKind]
     names: Mapping[str, Sequence[NameRow]]
     facts: LogFacts = NO_FACTS
     history: NameHistory | None = None
+    packages: SystemPackages | None = None
 
     def find_kind(self, lines: Sequence[LogLine], *, late: bool = False) -> KindMatch | None:
         """Return the first line of a kind, up to the first error that no kind knows.
@@ -152,12 +155,19 @@ class KindFinder:
             causes.insert(0, row.cause or kind.cause)
             install = format_install_steps(row.packages, self.facts.managers)
             remedy = (*([install] if install else []), *row.remedy) or remedy
+        elif packaged := self._find_package(kind, values.get(kind.key, "")):
+            causes, remedy = [packaged[0]], packaged[1]
         cause = next((one for one in causes if can_fill(one, values)), "")
         filled = [fill_text(step, values) for step in remedy if can_fill(step, values)]
         steps = tuple(  # of two with the same beginning, only the longer one
             one for one in filled if not any(one != two and two.startswith(one) for two in filled)
         )
         return KindMatch(kind, at, fill_text(cause, values), steps) if cause else None
+
+    def _find_package(self, kind: ErrorKind, name: str) -> tuple[str, tuple[str, ...]] | None:
+        """Return what is known of the package of a name: a cause, and the steps."""
+        managers = self.facts.managers
+        return self.packages.explain_name(kind.table, name, managers) if self.packages else None
 
 
 def _find_torch_name(kind: ErrorKind, values: Mapping[str, str]) -> tuple[NameKind, str]:

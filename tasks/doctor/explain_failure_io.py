@@ -134,7 +134,13 @@ def explain_log(
     failures, log = knowledge.failures, Path(parsed.path or "")
     facts_of_log = parse_log_facts(parsed.lines)
     machine = NO_FACTS if profile else facts_of_log
-    kinds = KindFinder(knowledge.kinds, knowledge.names, facts_of_log, knowledge.torch_names)
+    kinds = KindFinder(
+        knowledge.kinds,
+        knowledge.names,
+        facts_of_log,
+        knowledge.torch_names,
+        knowledge.system_packages,
+    )
     found = apply_run_facts(facts, diagnose_log(failures, parsed, kinds), failures)
     failure, error = found.failure, found.first_error
     missing = (

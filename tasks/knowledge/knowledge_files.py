@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tasks.core.model import Arch
     from tasks.knowledge.costs import CostFact, ExtensionCost
     from tasks.knowledge.package_wheels import WheelHistory
+    from tasks.knowledge.system_packages import SystemPackages
 
 Row = dict[str, Any]
 F = TypeVar("F", bound=Struct)
@@ -256,6 +257,13 @@ class Knowledge:
         from tasks.knowledge.package_wheels import WheelHistory  # noqa: PLC0415 - of a diagnosis
 
         return WheelHistory(self.read_notes("read/package_wheels"))
+
+    @cached_property
+    def system_packages(self) -> SystemPackages:
+        """Which package of Debian has a header, a library, a module or a program."""
+        from tasks.knowledge.system_packages import SystemPackages  # noqa: PLC0415 - as above
+
+        return SystemPackages(self.read_notes("read/system_packages"))
 
     def add_read_facts(self, read: ReadFacts) -> Knowledge:
         """Return the knowledge with these facts in place of `read`, without parsing files again."""

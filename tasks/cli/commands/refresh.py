@@ -1,15 +1,20 @@
 """`doit refresh`: read all releases on a package index into config/knowledge/read."""
 
+import gzip
+import lzma
 import platform
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import TextIO
 
 from tasks.cli.generated_files import render_generated_files
 from tasks.core.errors import TorchyardError
@@ -27,6 +32,12 @@ from tasks.knowledge.refresh_review import (
     list_open_bounds,
     merge_releases,
 )
+from tasks.knowledge.system_packages_refresh import (
+    CONTENTS_FILES,
+    SOURCES_FILE,
+    build_package_document,
+    render_package_document,
+)
 from tasks.knowledge.toolkit_facts import HOST_CONFIG_MEMBER
 from tasks.knowledge.torch_names import (
     NAME_MEMBERS,
@@ -40,6 +51,7 @@ from tasks.knowledge.wheel_facts import Row
 from tasks.lock.opened_profile_io import SelectedProfile
 from tasks.system import files
 from tasks.system.hardware import toolkit_probe
+from tasks.system.network.download import download_file
 from tasks.system.network.package_index import SimpleIndex, open_package_index
 from tasks.system.network.package_indexes import find_default_index
 from tasks.system.output import print_report, print_warning
@@ -52,21 +64,28 @@ _READ_FOLDER = KNOWLEDGE_FOLDER / "read"
 _NOTHING_READ: Documents = {"pytorch": {"releases": {}}, "toolkits": {"releases": {}}}
 
 
-def run(
+def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     subject: SelectedProfile,
     index: str = "",
     check: bool = False,
     names: bool = False,
     pythons: bool = False,
+    debian: str = "",
 ) -> None:
     """Read the index and report all differences; without `check`, also write the files.
 
     With `names`, read only which names each release of torch has; with `pythons`, only for which
-    Pythons each release of the packages in package_wheels.yaml has a wheel.
+    Pythons each release of the packages in package_wheels.yaml has a wheel; with `debian`, only
+    which package at this URL of a mirror has each header, library and program.
     """
     if sys.platform != "linux":
         message = "doit refresh runs the Linux programs of the CUDA packages"
         raise TorchyardError(message, hint="run it on Linux")
+    if debian:
+        text = _read_debian(debian)
+        if not check:
+            files.write_atomic(_READ_FOLDER / "system_packages.yaml", text)
+        return
     start = time.monotonic()
     packages = open_package_index(index or find_default_index(), timeout=_TIMEOUT)
     if names or pythons:
@@ -116,6 +135,21 @@ def _read_wheels(index: PackageIndex) -> str:
     projects = parse_knowledge_file(_READ_FOLDER / "package_wheels.yaml")["packages"]
     listed = {name: index.list_files(name) for name in projects}
     return render_wheel_document(build_wheel_document(listed))
+
+
+def _read_debian(mirror: str) -> str:
+    """Return the file of the names that the packages of Debian's stable release have."""
+    with TemporaryDirectory(prefix="torchyard-") as folder, ExitStack() as stack:
+
+        def open_index(name: str, open_compressed: Callable[..., TextIO]) -> TextIO:
+            url = f"{mirror.rstrip('/')}/dists/stable/{name}"
+            print_report(f"reading {url}")
+            path = download_file(url, Path(folder, PurePosixPath(name).name), None)
+            return stack.enter_context(open_compressed(path, "rt", encoding="utf-8"))
+
+        contents = [open_index(name, gzip.open) for name in CONTENTS_FILES]
+        sources = open_index(SOURCES_FILE, lzma.open)
+        return render_package_document(build_package_document(chain(*contents), sources))
 
 
 def _read_documents(names: Iterable[str], folder: Path) -> Documents:
