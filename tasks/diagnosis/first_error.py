@@ -53,6 +53,9 @@ _ERROR = re.compile(
     | :\sprogram\snot\sfound\sor\sis\snot\sexecutable$ | \.\w+:\d+:\sFAILED:$   # protoc; Catch2
     | ^(?:\S*/)?(?:[\w.]+-)*(?:ar|as|ld|ranlib|nm|strip|objcopy|cp|sed|tar|install):\s
         (?:illegal|invalid|unrecogni[sz]ed|unknown)\soption\b
+    | ^gpg:\s.*\bfailed:\s | \bbuild\sfailed(?::\s|\s\(first\s\d+\schars\):)   # EasyBuild
+    | ^\s*Error!\s\S   # DKMS
+    | \bwas\snot\sfound\sin\sthe\spkg-config\ssearch\spath
     | ^ROCk\smodule\sis\sNOT\sloaded | \bhipErrorNoBinaryForGpu: | \bLLVM\s(?:ERROR|error)\s?:
     | ^\s*Username/Password\sAuthentication\sFailed
     | \bNCCL\s(?:error|failure)\b | ^\s*Could\snot\ssolve\b
@@ -73,7 +76,7 @@ _ERROR = re.compile(
 )
 _CONSEQUENCE = re.compile(
     r"""
-      ninja:\sbuild\sstopped | CalledProcessError | ^\s*FAILED:\s | Command\serrored\sout\b
+      ninja:\sbuild\sstopped | CalledProcessError | ^\s*(?:==\s)?FAILED:\s | Command\serrored\sout\b
     | \bError\scompiling\sobjects | Error\sbuilding\sextension
     | \berror:\s[Cc]ommand\s.*(?:failed\swith|returned\snon-zero)\sexit
     | subprocess-exited-with-error | metadata-generation-failed | backend-unavailable
@@ -110,6 +113,9 @@ _CONSEQUENCE = re.compile(
     # an error in another process, thread or program, whose message is below
     | \bCaught\s\w+\sin\s(?:replica|DataLoader\sworker|pin\smemory\sthread)\s
     | \b(?:ProcessRaisedException|ChildFailedError|WorkflowError):\s*$
+    | \bfailed\sin\sthe\sTorchScript\sinterpreter\.$ | ^Installation\sfailed\.\sSee\slog\sat\s
+    | Failed\sto\simport\s\S+\sbecause\sof\sthe\sfollowing\serror\s*$
+    | ^\s*error:\suninstall-[a-z-]+$   # pip, before its message
     | `nvcc`\scommand\sreturns | \bFailed\sto\sdownload\sand\sbuild\b
     | \bIMPORTANT:\sPLEASE\sREAD\sTHIS\sFOR\sADVICE\b   # NumPy
     | \bJax\splugin\sconfiguration\serror:\sException
@@ -158,8 +164,10 @@ _NOISE = re.compile(
     | ^\s+\S+:\d+\s\(\w+\)$ | DEPRECATION | ^\s*\w*Warning: | ^\s*\S+:\d+:\s\w*Warning:
     | ^\s*checking\s(?!.*\berror:)
     | \bobject\s'.*'\sfrom\sLD_PRELOAD\scannot\sbe\spreloaded.*ignored   # glibc goes on
+    | \bNo\smodule\snamed\s'?apport\b   # of Ubuntu, which only reports a failed package
+    | ^\$\s[\w(./~] | ^(?:python3?|pip3?|cmake|make)\s.*\|\s?(?:findstr|grep|tee)\b   # commands
     | ^\s*print\( | is\signored: | ^Error\scaught\swas:   # xformers, of its optional triton
-    | ^[\d\s:.-]*W\stensorflow/ | ^(?:\[\w+\]:)?\[W\s[^\]]*\w+\.cpp:\d+\]   # torch's warnings
+    | ^[\d\s:.-]*[IW]\stensorflow/ | ^(?:\[\w+\]:)?\[W\s[^\]]*\w+\.cpp:\d+\]   # torch's warnings
     | \bCannot\screate\sreport:   # apport of Ubuntu
     | ^ERROR:\sIgnored\sthe\sfollowing\syanked   # pip goes on
     | ^slurmstepd:\serror:\scouldn't\schdir\sto\b   # the job starts in /tmp

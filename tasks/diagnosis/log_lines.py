@@ -23,8 +23,9 @@ _LINE_PREFIX = re.compile(
       (?:\#\d+\s\d+\.\d+\s?)?   # docker build
       (?:\s*(?:\d{1,2}\.\d{2,3}|\d{3,}\.\d)(?:\s|$))?   # docker's summary
       (?:\((?:\S+\s)?pid=\d+(?:,\s\w+=\S+)?\)\s(?=\s*\S))?   # Ray, vLLM
-      (?:ERROR\s\d\d-\d\d\s\d\d:\d\d:\d\d\s\[\w+\.py:\d+\]\s(?=\s*\S))?   # vLLM
+      (?:ERROR\s\d\d-\d\d\s\d\d:\d\d:\d\d\s\[?\w+\.py:\d+\]\s(?=\s*\S))?   # vLLM
       (?:\[rank\d+\]:\s)?   # torchrun
+      (?:warning:\s\S+@\d\S*:\s(?=\S+:\d+:\d+:\s(?:fatal\s)?error:\s))?   # cargo
       (?:\#\#\[(?!warning)\w+\]|::\w+::)?   # CI commands
       (?:\s*[│|]\s(?=\s*\S))?   # pip's frame
       (?:\s{2}(?:>>|\s\s)\s\d+\s{4})?   # lines that Spack shows

@@ -39,6 +39,11 @@ class _Requirement:
     text: str
     who: str
 
+    @property
+    def package(self) -> str:
+        """The package that has the requirement, without its version."""
+        return re.split(r"[=<>!~\s\[]", self.who, maxsplit=1)[0]
+
 
 def find_conflict(lines: Iterable[str]) -> str:
     """Return two conflicting requirements as a sentence, "" if none were found."""
@@ -50,7 +55,11 @@ def find_conflict(lines: Iterable[str]) -> str:
             explanation += _FRAME.sub(" ", line).split()
     requirements = list(_parse_requirements(" ".join(explanation)))
     for one, other in combinations(requirements, 2):
-        if one.name == other.name and _is_exclusive(one.specifier, other.specifier):
+        # Two releases of a package, each of which pip tried, do not conflict
+        is_alternative = one.package == other.package and one.who != other.who
+        if is_alternative or one.name != other.name:
+            continue
+        if _is_exclusive(one.specifier, other.specifier):
             # uv names a constraint after a dependency
             is_same_origin = one.who == other.who and one.who != "you require"
             origin = _CONSTRAINT if is_same_origin else other.who

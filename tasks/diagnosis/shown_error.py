@@ -8,12 +8,13 @@ from itertools import pairwise, takewhile
 from tasks.diagnosis.failure_matches import FailureMatch, is_warning, needs_following_lines
 from tasks.diagnosis.first_error import FirstError, is_consequence, is_error, parse_error
 from tasks.diagnosis.kind_matches import KindMatch
+from tasks.diagnosis.last_attempt import PROMPT
 from tasks.diagnosis.log_lines import LogLine, measure_indent
 
 _MESSAGE_LINES = 5  # lines of a message that may match together
 _LONG_MESSAGE_LINES = 16  # lines of a CMake message below its head
 _HEAD_WITHOUT_MESSAGE = re.compile(
-    r"^CMake Error (?:at \S.* \(\w+\)|in \S+):$|^(?:\w+\.)*\w*(?:Error|Exception):$|"
+    r"(?:^|output=)CMake Error (?:at \S.*|in \S+):$|^(?:\w+\.)*\w*(?:Error|Exception):$|"
     r"look up to see its traceback\):$|\bpanicked at '$|^ninja: error:$|"
     r"^terminate called after throwing an instance of '.*'$|"
     r"^fatal: unable to connect to \S+:$|\bNCCL error in: |\bChildFailedError:\s*$|"
@@ -21,6 +22,7 @@ _HEAD_WITHOUT_MESSAGE = re.compile(
     r"source of the following dependency conflicts\.$|No solution found when resolving |"
     r"^error: Failed to determine installation plan$|"
     r"^(?:ResolvePackageNotFound|(?:PackagesNotFound|LibMambaUnsatisfiable)Error: .*):\s*$|"
+    r"^dpkg: error processing .*:$|\bbuild failed(?: \(first \d+ chars\)):$|"
     r"^(?:error\s+libmamba )?Could not solve for environment specs$"
 )
 _POETRY_HEAD = re.compile(r"^\s+\w+(?:Error|Exception)$")  # its message is below an empty line
@@ -35,8 +37,9 @@ _NO_WHEELS = re.compile(r"\S+ has no wheels with a matching [^,(]+")
 _UV_HEAD = re.compile("No solution found when resolving ")
 _EXPLANATION = re.compile(r"\bBecause (?!.*following versions of)")  # uv's, below its head
 _CAUSED_BY = re.compile(  # uv's and cargo's, below the head
-    r"^\s*(?:cause: |[├╰]─▶ |Caused by: |(?=Caused by:$))(?P<cause>.+)"
+    r"^\s*(?:cause: |[├╰]─▶ |[|`]-> |Caused by: |(?=Caused by:$))(?P<cause>.+)"
 )
+_URL_OF_CAUSE = ("`http", "(http")  # below the cause, on a line of its own
 _BUILD_SCRIPT = "/build-script"  # in the name of the program that failed
 _CAUSE_HEAD = "Caused by:"  # cargo's cause is on the next line
 _MESSAGE_BREAK = re.compile(  # what follows CMake's message
@@ -46,9 +49,13 @@ _SENTENCE_END = re.compile(r"[.:!?]$")
 _NUMPY_MESSAGE = re.compile(r"^\s*A module that was compiled using NumPy 1\.x cannot be run")
 _RETRY = re.compile(r"\bRetrying\b|\bretry(?:ing)? \d|\battempt \d", re.IGNORECASE)
 _EARLIER_LINES = 60  # lines before the last of several retries, and of a traceback
-_QUESTION = re.compile(r"^\s*Did you (?:run|forget)\b")
+_FOLLOWS_ERROR = re.compile(r"^\s*Did you (?:run|forget)\b|^The conflict is caused by:")
 _PYTHON_WARNING = re.compile(r"^\s*(?:\S+:\d+: )?\w+Warning: ")
 _WARNING_HEAD = re.compile(r"^\s*\S+:\d+: \w+Warning:\s*$")
+_CODE_OF_WSL = re.compile(r"^\s*Error code: Wsl/")  # its message is above
+_PROGRESS_OF_WSL = re.compile(r"^\s*(?:$|(?:>? ?wsl|Installing|Downloading|Launching|Importing)\b)")
+_UNDEFINED = re.compile(r"undefined reference to\b")
+_LIBRARY_NOT_FOUND = re.compile(r"\bwarning: \S+, needed by .+, not found\b")
 _OUTPUT_FOLLOWS = re.compile(  # the error is in the output below
     r"It fails with the following output:$|The output was:$|^RuntimeError: Couldn't install \w+|"
     r"See below for full command line and output"
@@ -104,12 +111,20 @@ def find_kind_line(lines: Sequence[LogLine], kind: KindMatch) -> LogLine:
 def prefer_error(lines: Sequence[LogLine], line: LogLine) -> LogLine:
     """Return the error that a line to show only leads to, or the line.
 
-    That is the error above a question, the first error after a warning of Python, and the error in
-    the output below a line that says which program failed.
+    That is the error above a question or an explanation, the message above a code of WSL, the
+    library that was not found before names of it are undefined, the first error after a warning of
+    Python, and the error in the output below a line that says which program failed.
     """
     at = lines.index(line)
-    if _QUESTION.match(line.text):
-        return next(filter(is_error, reversed(lines[max(0, at - _MESSAGE_LINES) : at])), line)
+    before = lines[max(0, at - _MESSAGE_LINES) : at]
+    if _FOLLOWS_ERROR.match(line.text):
+        return next(filter(is_error, reversed(before)), line)
+    if _CODE_OF_WSL.match(line.text):
+        skipped = (PROMPT, _PROGRESS_OF_WSL)
+        messages = (one for one in before if not any(two.match(one.text) for two in skipped))
+        return next(messages, line)
+    if _UNDEFINED.search(line.text):
+        return next((one for one in before if _LIBRARY_NOT_FOUND.search(one.text)), line)
     heads = (_WARNING_HEAD.search(one.text) for one in lines[max(0, at - 2) : at])
     is_warned = _PYTHON_WARNING.match(line.text) or (any(heads) and not is_error(line))
     is_cmake = line.text.lstrip().startswith("CMake Error")
@@ -195,6 +210,8 @@ def _find_deepest_cause(texts: Sequence[str]) -> str:
     cause, is_below_head = "", False
     for text in texts:
         match = _CAUSED_BY.match(text)
+        if not match and text.startswith(_URL_OF_CAUSE):
+            continue
         if not (match or is_below_head):
             break
         is_below_head = text == _CAUSE_HEAD

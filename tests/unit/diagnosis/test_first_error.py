@@ -89,6 +89,22 @@ Caused by:
   The package requires the feature of Cargo called `edition2024`.
 """: "error: failed to download `toy v2.14.0`: feature `edition2024` is required",
     """\
+  x Failed to download `toy==82.0.0`
+  |-> Request failed after 3 retries in 5.0s
+  |-> Failed to fetch:
+  |   `https://files.example.org/toy-82.0.0-py3-none-any.whl`
+  `-> invalid peer certificate: UnknownIssuer
+""": "x Failed to download `toy==82.0.0`: invalid peer certificate: UnknownIssuer",
+    """\
+== FAILED: Installation ended unsuccessfully
+build failed (first 300 chars):
+Module is already loaded (EBROOTTOY is set), installation cannot continue.
+""": "Module is already loaded (EBROOTTOY is set), installation cannot continue.",
+    """\
+dpkg: error processing archive /var/cache/apt/archives/toy_1.0_amd64.deb (--unpack):
+ unable to make backup link of './usr/bin/toy' before installing new version
+""": "unable to make backup link of './usr/bin/toy' before installing new version",
+    """\
 torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, invalid argument
 ncclInvalidArgument: Invalid value for an argument.
 Last error:
