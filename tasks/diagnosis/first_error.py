@@ -130,7 +130,7 @@ _NOISE = re.compile(
     | Error\schecking\scompiler\sversion | could\snot\sfind\sninja
     | ^(?!.*\berror:\s).*(?:^|\s)["']?-Werror | ^\s*Running\scommand\s   # flags; pip's progress
     | (?:^|[:\s])warning(?!\sSTL\d)(?:\s[A-Z]*\d*\S*)?\s*: | \bwarning\s\#\d+ | ^\s*\#warning
-    | \s0\s*$   # counters
+    | (?<!<)\s0\s*$   # counters
     | [,;]\s(?:(?:skipping|falling\sback|trying|retrying)\b|building\sfrom\ssource) | \(ignored\)$
     | \bINFO:\sCould\snot\sfind\sfiles\sfor\sthe\sgiven   # where
     | \bCannot\sfind\sNVTX3,\sfind\sold   # text of a warning of torch

@@ -20,6 +20,7 @@ from tasks.diagnosis.log_facts import NO_FACTS, LogFacts
 from tasks.diagnosis.log_lines import LogLine
 from tasks.diagnosis.traceback_words import read_traceback_words
 from tasks.knowledge.error_kinds import (
+    HOMEBREW_FOLDERS,
     ErrorKind,
     NameRow,
     can_fill,
@@ -36,6 +37,7 @@ _NEW_STRING = re.compile(
 )
 _MEMBER = re.compile(r"(\w+)::\{((?:\w+ )*[cd]tor)\}")
 _HEAD = re.compile(r"^terminate called after throwing ")  # its message is in a line below
+_SEARCHED_TABLES = {"headers", "link_libraries"}  # of files in folders that must be searched
 _TORCH = r"torch|aten\b|\bat::|\bc10\b|caffe2|\bTHC"
 
 
@@ -155,6 +157,9 @@ class KindFinder:
             causes.insert(0, row.cause or kind.cause)
             install = format_install_steps(row.packages, self.facts.managers)
             remedy = (*([install] if install else []), *row.remedy) or remedy
+            if kind.table in _SEARCHED_TABLES and "brew" in row.packages and self._is_on_macos:
+                is_said = any("brew --prefix" in step for step in remedy)
+                remedy = remedy if is_said else (remedy[0], HOMEBREW_FOLDERS, *remedy[1:])
         elif packaged := self._find_package(kind, values.get(kind.key, "")):
             causes, remedy = [packaged[0]], packaged[1]
         cause = next((one for one in causes if can_fill(one, values)), "")
@@ -163,6 +168,10 @@ class KindFinder:
             one for one in filled if not any(one != two and two.startswith(one) for two in filled)
         )
         return KindMatch(kind, at, fill_text(cause, values), steps) if cause else None
+
+    @property
+    def _is_on_macos(self) -> bool:
+        return "brew" in self.facts.managers
 
     def _find_package(self, kind: ErrorKind, name: str) -> tuple[str, tuple[str, ...]] | None:
         """Return what is known of the package of a name: a cause, and the steps."""

@@ -54,8 +54,11 @@ _PYTHON_WARNING = re.compile(r"^\s*(?:\S+:\d+: )?\w+Warning: ")
 _WARNING_HEAD = re.compile(r"^\s*\S+:\d+: \w+Warning:\s*$")
 _CODE_OF_WSL = re.compile(r"^\s*Error code: Wsl/")  # its message is above
 _PROGRESS_OF_WSL = re.compile(r"^\s*(?:$|(?:>? ?wsl|Installing|Downloading|Launching|Importing)\b)")
-_UNDEFINED = re.compile(r"undefined reference to\b")
-_LIBRARY_NOT_FOUND = re.compile(r"\bwarning: \S+, needed by .+, not found\b")
+_CAUSES_ABOVE = (  # an error of a linker or of apt, and the message above it that says why
+    (r"undefined reference to\b", r"\bwarning: \S+, needed by .+, not found\b"),
+    (r": cannot find -l", r": unknown type \[0x13\] section "),
+    (r"^E: The repository .* is not signed", r"^W: GPG error: .*: Couldn't create temporary file"),
+)
 _OUTPUT_FOLLOWS = re.compile(  # the error is in the output below
     r"It fails with the following output:$|The output was:$|^RuntimeError: Couldn't install \w+|"
     r"See below for full command line and output"
@@ -112,8 +115,8 @@ def prefer_error(lines: Sequence[LogLine], line: LogLine) -> LogLine:
     """Return the error that a line to show only leads to, or the line.
 
     That is the error above a question or an explanation, the message above a code of WSL, the
-    library that was not found before names of it are undefined, the first error after a warning of
-    Python, and the error in the output below a line that says which program failed.
+    message of a linker or of apt above its error, the first error after a warning of Python, and
+    the error in the output below a line that says which program failed.
     """
     at = lines.index(line)
     before = lines[max(0, at - _MESSAGE_LINES) : at]
@@ -123,8 +126,9 @@ def prefer_error(lines: Sequence[LogLine], line: LogLine) -> LogLine:
         skipped = (PROMPT, _PROGRESS_OF_WSL)
         messages = (one for one in before if not any(two.match(one.text) for two in skipped))
         return next(messages, line)
-    if _UNDEFINED.search(line.text):
-        return next((one for one in before if _LIBRARY_NOT_FOUND.search(one.text)), line)
+    causes = [cause for error, cause in _CAUSES_ABOVE if re.search(error, line.text)]
+    if causes:
+        return next((one for one in before if re.search(causes[0], one.text)), line)
     heads = (_WARNING_HEAD.search(one.text) for one in lines[max(0, at - 2) : at])
     is_warned = _PYTHON_WARNING.match(line.text) or (any(heads) and not is_error(line))
     is_cmake = line.text.lstrip().startswith("CMake Error")

@@ -49,7 +49,8 @@ _OTHER_MACHINE = re.compile(  # for which fewer packages have wheels, and builds
 def find_source_build(texts: Sequence[str], machine: LogFacts) -> SourceBuild | None:
     """Return the package that was not built, `None` if none is named.
 
-    Also `None` if the machine is one for which fewer packages have wheels, such as a Jetson.
+    Also `None` if its requirement names a repository, or if the machine is one for which fewer
+    packages have wheels, such as a Jetson.
     """
     found = next((match for one in _FAILED if (match := _search(one, texts))), None)
     if not found and any(map(_METADATA_FAILED.search, texts)):
@@ -58,6 +59,8 @@ def find_source_build(texts: Sequence[str], machine: LogFacts) -> SourceBuild | 
     if not found or any(map(_OTHER_MACHINE.search, texts)):
         return None
     name, groups = found["name"], found.groupdict()
+    if any(f"{name} @ " in text for text in texts):  # from a repository or file, as was asked
+        return None
     version = groups.get("version") or _find_version(name, texts)
     return SourceBuild(
         name, version, machine.values.get("Python", ""), machine.values.get("system", "")

@@ -46,6 +46,12 @@ _INSTALL_COMMANDS = {
     "pacman": "pacman -S {} (Arch)",
 }
 
+HOMEBREW_FOLDERS = (
+    "name the folders of Homebrew, which Apple's compiler does not search: export "
+    'CPATH="$(brew --prefix)/include:$CPATH" LIBRARY_PATH="$(brew --prefix)/lib:$LIBRARY_PATH", '
+    "then the same command again"
+)
+
 
 class ErrorKind(Struct, frozen=True, kw_only=True):
     """A kind of error. One of `patterns` matches a line; its named groups fill the texts.

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 OLDEST_MINOR = 6  # of the Pythons 3 in read/package_wheels.yaml
+_OLDEST_SUPPORTED = 9  # a package with wheels for older ones only is not maintained
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class WheelHistory:
         packages = self.document.get("packages", {})
         spans = (packages.get(canonicalize_name(build.package)) or {}).get(build.family) or {}
         is_recorded = not build.minor or _parse_minor(build.minor) >= OLDEST_MINOR
-        if not spans or not is_recorded:
+        if not spans or not is_recorded or _parse_minor(list(spans)[-1]) < _OLDEST_SUPPORTED:
             return None
         if build.release is None:
             return _explain_unknown_release(build, spans)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from tasks.knowledge.error_kinds import format_install_steps
+from tasks.knowledge.error_kinds import HOMEBREW_FOLDERS, format_install_steps
 
 NameClass = Literal["headers", "libraries", "modules", "programs"]
 _CLASSES: Mapping[str, tuple[NameClass, ...]] = {  # of the names in a table of the kinds
@@ -54,10 +54,7 @@ _FOLDER_STEPS: Mapping[NameClass, str] = {
 _SUBMODULE_STEP = (
     "run git submodule update --init --recursive in the source tree, if {library} is a submodule"
 )
-_ON_MACOS = (
-    "install it: brew search {short} names it, brew install NAME, then export "
-    'CPATH="$(brew --prefix)/include:$CPATH" LIBRARY_PATH="$(brew --prefix)/lib:$LIBRARY_PATH"'
-)
+_ON_MACOS = "install it: brew search {short} names it, then brew install NAME"
 _ON_WINDOWS = (
     "install it: conda search -c conda-forge '*{short}*' names it (conda install -c conda-forge "
     "NAME), or vcpkg search {short}; then set INCLUDE=FOLDER\\include;%INCLUDE% and "
@@ -104,10 +101,10 @@ class SystemPackages:
             install = (_ON_MACOS if "brew" in managers else _ON_WINDOWS).format(**words)
         else:
             install = format_install_steps(packages, managers)
-        is_windows = is_other_system and "brew" not in managers
-        folder = "" if is_windows else _FOLDER_STEPS.get(kind, "")
+        folder = "" if is_other_system else _FOLDER_STEPS.get(kind, "")
         submodule = _SUBMODULE_STEP if kind == "headers" else ""
-        steps = (install, folder.format(**words), submodule.format(**words))
+        folder = HOMEBREW_FOLDERS if "brew" in managers else folder.format(**words)
+        steps = (install, folder, submodule.format(**words))
         return _CAUSES[kind].format(**words), tuple(filter(None, steps))
 
 

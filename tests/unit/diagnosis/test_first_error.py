@@ -101,6 +101,13 @@ build failed (first 300 chars):
 Module is already loaded (EBROOTTOY is set), installation cannot continue.
 """: "Module is already loaded (EBROOTTOY is set), installation cannot continue.",
     """\
+ERROR: Cannot install toy because these package versions have conflicting dependencies.
+
+The conflict is caused by:
+    toy 2.2.1 depends on torch==2.5.0
+    toy 2.0.1 depends on torch==2.2.0
+""": "because these package versions have conflicting dependencies.",
+    """\
 dpkg: error processing archive /var/cache/apt/archives/toy_1.0_amd64.deb (--unpack):
  unable to make backup link of './usr/bin/toy' before installing new version
 """: "unable to make backup link of './usr/bin/toy' before installing new version",
