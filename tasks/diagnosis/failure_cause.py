@@ -26,6 +26,7 @@ from tasks.diagnosis.shown_error import (
     parse_message,
     prefer_error,
 )
+from tasks.diagnosis.source_builds import find_script_message
 from tasks.knowledge.facts import Failure
 
 _EXCEPTION = re.compile(r"^\s*(?:\w+\.)*\w*(?:Error|Exception): ")
@@ -89,6 +90,9 @@ def diagnose_log(
             return Diagnosis(cut, (TRUNCATED_SLUG,) if cut else (), None)
         return Diagnosis(None, candidates, shown_error, kind=late)
     failure = match.failure
+    if kinds and failure.slug == TRUNCATED_SLUG and (said := find_script_message(lines)):
+        shown = lines[said.at]
+        return Diagnosis(None, (), parse_message(shown, lines), shown.unit, kind=said)
     line = prefer_error(lines, find_error_line(match, lines))
     is_rest = failure.rank == "rest"
     first_error = shown_error if is_rest else parse_message(line, lines)

@@ -157,9 +157,10 @@ class KindFinder:
             causes.insert(0, row.cause or kind.cause)
             install = format_install_steps(row.packages, self.facts.managers)
             remedy = (*([install] if install else []), *row.remedy) or remedy
-            if kind.table in _SEARCHED_TABLES and "brew" in row.packages and self._is_on_macos:
-                is_said = any("brew --prefix" in step for step in remedy)
-                remedy = remedy if is_said else (remedy[0], HOMEBREW_FOLDERS, *remedy[1:])
+            is_searched = kind.table in _SEARCHED_TABLES and "brew" in row.packages
+            names_folders = any("brew --prefix" in step for step in remedy)
+            if is_searched and "brew" in self.facts.managers and not names_folders:
+                remedy = (remedy[0], HOMEBREW_FOLDERS, *remedy[1:])
         elif packaged := self._find_package(kind, values.get(kind.key, "")):
             causes, remedy = [packaged[0]], packaged[1]
         cause = next((one for one in causes if can_fill(one, values)), "")
@@ -168,10 +169,6 @@ class KindFinder:
             one for one in filled if not any(one != two and two.startswith(one) for two in filled)
         )
         return KindMatch(kind, at, fill_text(cause, values), steps) if cause else None
-
-    @property
-    def _is_on_macos(self) -> bool:
-        return "brew" in self.facts.managers
 
     def _find_package(self, kind: ErrorKind, name: str) -> tuple[str, tuple[str, ...]] | None:
         """Return what is known of the package of a name: a cause, and the steps."""

@@ -30,6 +30,7 @@ _BUILD_FAILED = re.compile(
     r"second time, aborting|Failed building wheel for |^\s*Failed to build |^\[  FAILED  \] "
 )
 _PACKAGES = re.compile(r"(?:required to install |wheels? for |[Ff]ailed to build |projects \()(.+)")
+_INTERRUPTED = re.compile(r"^g?make(?:\[\d+\])?: \*\*\* .*\] Interrupt$")  # by the user
 _COMMAND_LINE = re.compile(r"^\$ (?:/|[\"']?[A-Z]:\\)")  # how torchyard's logs begin each command
 BUILD_PROGRESS = re.compile(  # printed by a program that continues after a warning
     r"""
@@ -83,7 +84,7 @@ def find_last_attempt(lines: Sequence[LogLine]) -> int:
     start = 0
     failed: list[str] = []  # the lines that say that the attempt failed
     for index, line in enumerate(lines):
-        if _COMMAND_LINE.search(line.text):
+        if _COMMAND_LINE.search(line.text) or _is_interrupt(lines, index):
             start, failed = index + 1, []
         elif _BUILD_FAILED.search(line.text):
             failed.append(line.text)
@@ -93,6 +94,12 @@ def find_last_attempt(lines: Sequence[LogLine]) -> int:
             start, failed = index + 1, []
     start = _find_repeated_command(lines, start)
     return start + _find_end_of_overcome_errors(lines[start:])
+
+
+def _is_interrupt(lines: Sequence[LogLine], index: int) -> bool:
+    """Return True if the user stopped a build at line `index`, and a later command failed."""
+    is_stopped = _INTERRUPTED.match(lines[index].text) is not None
+    return is_stopped and any(is_error(line) for line in lines[index + 1 :])
 
 
 def _find_repeated_command(lines: Sequence[LogLine], start: int) -> int:

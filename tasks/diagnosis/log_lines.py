@@ -40,7 +40,13 @@ _EDGE_END = re.compile(
 )
 _CMAKE_WARNING = re.compile(r"^\s*CMake (?:Deprecation )?Warning\b")
 _WARNING_TAIL = re.compile(r"^\s*(?:Call Stack|This warning)")
+_BLANKS_AFTER_WARNING = 2  # CMake's messages end with two blank lines
 _WARNING_END = re.compile(r"^\s*(?:CMake Error|-- |ninja: |Traceback )")
+_CUDA_NOT_FOUND = re.compile(r"^\s*CUDA_TOOLKIT_ROOT_DIR not found or specified$")
+_CMAKE_ERROR = re.compile(r"^\s*CMake Error")
+_OF_CUDA = re.compile("cuda|nvcc", re.IGNORECASE)
+_MESSAGE_LINES = 8  # of a CMake error
+_CONTINUED_LINES = 3
 _IGNORED_EXCEPTION = re.compile(
     r"^\s*(?:Exception ignored (?:in|on|while)\b|A matching Triton is not available)"  # xformers
 )
@@ -109,7 +115,7 @@ def parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
         for at, line in enumerate(lines)
         if line.failed and find_failed_output(line.text) and "-stamp/" in line.unit
     }
-    probes = _find_failed_checks(lines)
+    probes = _find_failed_checks(lines) | _find_optional_cuda(lines)
     for number, line in enumerate(lines):
         if number in probes:
             yield replace(line, is_harmless=True, is_probe=True)
@@ -141,10 +147,27 @@ def _find_failed_checks(lines: Sequence[LogLine]) -> set[int]:
     return found
 
 
+def _find_optional_cuda(lines: Sequence[LogLine]) -> set[int]:
+    """Return the indexes of the lines with which FindCUDA says that it found no toolkit.
+
+    They do not count if CMake went on, and failed for another reason or not at all.
+    """
+    found = {index for index, line in enumerate(lines) if _CUDA_NOT_FOUND.match(line.text)}
+    if not found:
+        return found
+    after = lines[max(found) + 1 :]
+    starts = (index for index, line in enumerate(after) if _CMAKE_ERROR.match(line.text))
+    if (start := next(starts, None)) is not None:
+        message = after[start : start + _MESSAGE_LINES]
+        return set() if any(_OF_CUDA.search(line.text) for line in message) else found
+    return found if sum(bool(line.text.strip()) for line in after) > _CONTINUED_LINES else set()
+
+
 def _parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
     unit, debug, is_probe, ignored, is_commit, is_warned = "", False, False, "", False, False
     failed: bool | None = None
     warning: int | None = None
+    blanks = 0
     for raw in raws:
         original = _LINE_PREFIX.sub("", strip_colors(raw.text), count=1)
         text = translate_to_english(original)
@@ -161,6 +184,9 @@ def _parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
             unit, failed = f"[{step.done}/{step.total}]", False
         elif _EDGE_END.match(text):
             unit, failed = "", None
+        if blanks >= _BLANKS_AFTER_WARNING and text.strip() and not _WARNING_TAIL.match(text):
+            warning = None
+        blanks = 0 if text.strip() else blanks + 1
         warning = _find_warning_indent(text, warning)
         is_probe = bool(_PROBE_FAILED.match(text) or (is_probe and not _PROBE_END.match(text)))
         changed = "" if text == original else original

@@ -5,8 +5,11 @@ from collections.abc import Iterable, Sequence
 
 from packaging.utils import canonicalize_name
 
+from tasks.diagnosis.first_error import is_noise
+from tasks.diagnosis.kind_matches import KindMatch
 from tasks.diagnosis.log_facts import LogFacts
-from tasks.knowledge.error_kinds import ErrorKind
+from tasks.diagnosis.log_lines import LogLine
+from tasks.knowledge.error_kinds import ErrorKind, fill_text
 from tasks.knowledge.package_wheels import SourceBuild
 
 NO_WHEEL = ErrorKind(  # of an error that no other kind explains
@@ -17,6 +20,17 @@ NO_WHEEL = ErrorKind(  # of an error that no other kind explains
     remedy=(),
     status="verified: the files on PyPI, config/knowledge/read/package_wheels.yaml",
 )
+_SCRIPT_MESSAGE = ErrorKind(  # of a build script that prints a message and ends
+    slug="build-script-message",
+    about="pip",
+    patterns=(),
+    cause="the build script of the package ends with its own message: {message}",
+    remedy=("do what the message says, then run the same command again",),
+    status="verified: the output of pip has nothing else",
+)
+_OUTPUT_START = re.compile(r"^\s*(?:╰─> )?\[(?P<count>\d+) lines of output\]$")
+_OUTPUT_END = re.compile(r"^\s*\[end of output\]$")
+_MAX_MESSAGE_LINES = 6
 _NAME = r"(?P<name>[A-Za-z0-9](?:[\w.-]*\w)?)"
 _FAILED = tuple(
     re.compile(pattern)
@@ -65,6 +79,22 @@ def find_source_build(texts: Sequence[str], machine: LogFacts) -> SourceBuild | 
     return SourceBuild(
         name, version, machine.values.get("Python", ""), machine.values.get("system", "")
     )
+
+
+def find_script_message(lines: Sequence[LogLine]) -> KindMatch | None:
+    """Return the message of a build script whose output, as pip shows it, is only a message."""
+    start: int | None = None
+    for index, line in enumerate(lines):
+        if _OUTPUT_START.match(line.text):
+            start = index
+        elif start is not None and _OUTPUT_END.match(line.text):
+            texts = [one.text.strip() for one in lines[start + 1 : index] if one.text.strip()]
+            if 0 < len(texts) <= _MAX_MESSAGE_LINES and not any(map(is_noise, texts)):
+                words = {"message": texts[0]}
+                at = next(at for at in range(start, index) if texts[0] in lines[at].text)
+                cause = fill_text(_SCRIPT_MESSAGE.cause, words)
+                return KindMatch(_SCRIPT_MESSAGE, at, cause, _SCRIPT_MESSAGE.remedy)
+    return None
 
 
 def _search(pattern: re.Pattern[str], texts: Iterable[str]) -> re.Match[str] | None:

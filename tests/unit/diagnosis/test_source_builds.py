@@ -77,3 +77,21 @@ Collecting greenlet==2.0.1
     cause, remedy = explain(log)
     assert cause.startswith("greenlet 2.0.1 has no wheel for Python 3.14: ")
     assert '"greenlet>=' in remedy
+
+
+def test_message_of_a_build_script_is_the_cause() -> None:
+    log = """\
+  error: subprocess-exited-with-error
+  × Getting requirements to build wheel did not run successfully.
+  │ exit code: 1
+  ╰─> [2 lines of output]
+      Toys are assembled by hand on this planet!
+      See the manual.
+      [end of output]
+error: subprocess-exited-with-error
+"""
+    raws = [RawLine(at, line) for at, line in enumerate(log.splitlines(), 1)]
+    explained = explain_log(ParsedLog(raws), KNOWLEDGE, None)
+    assert explained.cause.endswith("its own message: Toys are assembled by hand on this planet!")
+    assert explained.found.first_error is not None
+    assert explained.found.first_error.number == 5
