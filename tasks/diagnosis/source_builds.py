@@ -1,4 +1,4 @@
-"""Find the package whose source pip or uv could not build."""
+"""Find the package whose source pip or uv could not build, and the message of its script."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ _SCRIPT_MESSAGE = ErrorKind(  # of a build script that prints a message and ends
     remedy=("do what the message says, then run the same command again",),
     status="verified: the output of pip has nothing else",
 )
-_OUTPUT_START = re.compile(r"^\s*(?:╰─> )?\[(?P<count>\d+) lines of output\]$")
+_OUTPUT_START = re.compile(r"^\s*(?:╰─> )?\[\d+ lines of output\]$")
 _OUTPUT_END = re.compile(r"^\s*\[end of output\]$")
 _MAX_MESSAGE_LINES = 6
 _NAME = r"(?P<name>[A-Za-z0-9](?:[\w.-]*\w)?)"
@@ -88,12 +88,12 @@ def find_script_message(lines: Sequence[LogLine]) -> KindMatch | None:
         if _OUTPUT_START.match(line.text):
             start = index
         elif start is not None and _OUTPUT_END.match(line.text):
-            texts = [one.text.strip() for one in lines[start + 1 : index] if one.text.strip()]
-            if 0 < len(texts) <= _MAX_MESSAGE_LINES and not any(map(is_noise, texts)):
-                words = {"message": texts[0]}
-                at = next(at for at in range(start, index) if texts[0] in lines[at].text)
+            shown = [at for at in range(start + 1, index) if lines[at].text.strip()]
+            is_short = 0 < len(shown) <= _MAX_MESSAGE_LINES
+            if is_short and not any(is_noise(lines[at].text) for at in shown):
+                words = {"message": lines[shown[0]].text.strip()}
                 cause = fill_text(_SCRIPT_MESSAGE.cause, words)
-                return KindMatch(_SCRIPT_MESSAGE, at, cause, _SCRIPT_MESSAGE.remedy)
+                return KindMatch(_SCRIPT_MESSAGE, shown[0], cause, _SCRIPT_MESSAGE.remedy)
     return None
 
 

@@ -78,14 +78,14 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     Pythons each release of the packages in package_wheels.yaml has a wheel; with `debian`, only
     which package at this URL of a mirror has each header, library and program.
     """
-    if sys.platform != "linux":
-        message = "doit refresh runs the Linux programs of the CUDA packages"
-        raise TorchyardError(message, hint="run it on Linux")
     if debian:
         text = _read_debian(debian)
         if not check:
             files.write_atomic(_READ_FOLDER / "system_packages.yaml", text)
         return
+    if sys.platform != "linux":
+        message = "doit refresh runs the Linux programs of the CUDA packages"
+        raise TorchyardError(message, hint="run it on Linux")
     start = time.monotonic()
     packages = open_package_index(index or find_default_index(), timeout=_TIMEOUT)
     if names or pythons:

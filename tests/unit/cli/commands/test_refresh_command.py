@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import shutil
 import sys
 import zipfile
@@ -85,3 +87,18 @@ def test_contradiction_fails_and_is_written(index: str, folder: Path, heard: Hea
         )
     assert "toolkits.yaml: releases.11.8.gcc_max is 99, but nvidia_cuda_nvcc" in str(caught.value)
     assert NEXT_CUDA in parse_knowledge_file(folder / "read/toolkits.yaml")["releases"]
+
+
+def test_packages_of_a_mirror_are_read(folder: Path, heard: Heard, tmp_path: Path) -> None:
+    suite = tmp_path / "mirror/dists/stable/main"
+    (suite / "source").mkdir(parents=True)
+    contents = "usr/include/toy.h  libdevel/libtoy-dev\n"
+    (suite / "Contents-amd64.gz").write_bytes(gzip.compress(contents.encode()))
+    (suite / "Contents-all.gz").write_bytes(gzip.compress(b""))
+    sources = "".join(f"Package: {name}\nBuild-Depends: libtoy-dev\n\n" for name in "ab")
+    (suite / "source/Sources.xz").write_bytes(lzma.compress(sources.encode()))
+    project = Project.of_checkout(folder.parents[1])
+    refresh.run(SelectedProfile(project, "mine", None), debian=str(tmp_path / "mirror"))
+    packages = parse_knowledge_file(folder / "read/system_packages.yaml")
+    assert packages["headers"] == {"libtoy-dev": "toy.h"}
+    assert f"reading {tmp_path}/mirror/dists/stable/main/source/Sources.xz" in heard
