@@ -90,9 +90,9 @@ def diagnose_log(
             return Diagnosis(cut, (TRUNCATED_SLUG,) if cut else (), None)
         return Diagnosis(None, candidates, shown_error, kind=late)
     failure = match.failure
-    if kinds and failure.slug == TRUNCATED_SLUG and (said := find_script_message(lines)):
-        shown = lines[said.at]
-        return Diagnosis(None, (), parse_message(shown, lines), shown.unit, kind=said)
+    if kinds and failure.slug == TRUNCATED_SLUG and (message := find_script_message(lines)):
+        shown = lines[message.at]
+        return Diagnosis(None, (), parse_message(shown, lines), shown.unit, kind=message)
     line = prefer_error(lines, find_error_line(match, lines))
     is_rest = failure.rank == "rest"
     first_error = shown_error if is_rest else parse_message(line, lines)
