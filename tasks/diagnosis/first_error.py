@@ -54,7 +54,7 @@ _ERROR = re.compile(
     | ^(?:\S*/)?(?:[\w.]+-)*(?:ar|as|ld|ranlib|nm|strip|objcopy|cp|sed|tar|install):\s
         (?:illegal|invalid|unrecogni[sz]ed|unknown)\soption\b
     | ^gpg:\s.*\bfailed:\s | \bbuild\sfailed(?::\s|\s\(first\s\d+\schars\):)   # EasyBuild
-    | ^\s*Error!\s\S   # DKMS
+    | ^\s*Error!\s\S | 💥\s\w+\sfailed$ | ^\s*Backend\s'\S+'\sis\snot\savailable  # DKMS; maturin
     | \bwas\snot\sfound\sin\sthe\spkg-config\ssearch\spath
     | ^ROCk\smodule\sis\sNOT\sloaded | \bhipErrorNoBinaryForGpu: | \bLLVM\s(?:ERROR|error)\s?:
     | ^\s*Username/Password\sAuthentication\sFailed

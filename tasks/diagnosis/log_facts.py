@@ -39,9 +39,9 @@ _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
             r"(?m)^\W*Python (?P<value>3\.\d{1,2}\.\d+)(?: [(|]|\s*$)",  # python --version
             r"\bcp(?P<major>3)(?P<minor>\d{1,2})-",
             r"cpython-(?P<major>3)(?P<minor>\d{1,2})[mt]?\b",
-            r"[/\\][Pp]ython(?P<value>3\.\d{1,2})\b",
+            r"[/\\][Pp]ython(?P<value>2\.7|3\.\d{1,2})\b",
             r"\bPython(?P<major>3)(?P<minor>\d{1,2})[\\/]",
-            r"(?:lib\.|temp\.)\S+-(?P<value>3\.\d{1,2})\b",
+            r"(?:lib\.|temp\.)\S+-(?P<value>2\.7|3\.\d{1,2})\b",
             r"\bpy(?P<major>3)(?P<minor>\d{1,2})_cu\d",
             r"[Pp]ython[ :=]+(?:version:? )?(?P<value>3\.\d{1,2}(?:\.\d+)?)\b",
         ),

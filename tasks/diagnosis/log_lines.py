@@ -16,7 +16,7 @@ _LINE_PREFIX = re.compile(
       (?:>\s)?   # a quotation
       (?:\d+\.\d+s\t\d+\t)?   # Kaggle
       (?:\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?
-         (?:Z|[+-]\d\d:?\d\d)?\]?:?\s?)?    # a CI's clock
+         (?:Z|[+-]\d\d:?\d\d)?\]?:?\s?(?:\|\s)?)?    # a CI's clock
       (?:\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s)?   # a clock without a date
       (?:[A-Z][a-z]{2}\s[\d\s]\d\s\d\d:\d\d:\d\d\s\S+\s[\w.-]+\[\d+\]:\s)?   # journald
       (?:[\w.-]+[-_]\d+\s+\|\s)?   # docker compose

@@ -41,6 +41,7 @@ _CAUSED_BY = re.compile(  # uv's and cargo's, below the head
 )
 _URL_OF_CAUSE = ("`http", "(http")  # below the cause, on a line of its own
 _BUILD_SCRIPT = "/build-script"  # in the name of the program that failed
+_SYSTEM_ERROR = re.compile(r"^[A-Z][\w ]+ \(os error \d+\)$")  # says less than the cause above it
 _CAUSE_HEAD = "Caused by:"  # cargo's cause is on the next line
 _MESSAGE_BREAK = re.compile(  # what follows CMake's message
     r"(?:FAILED|ninja): |Call Stack|-- |CMake Error"
@@ -209,7 +210,8 @@ def _choose_message(head: str, texts: Sequence[str]) -> str:
 def _find_deepest_cause(texts: Sequence[str]) -> str:
     """Return the last cause that uv or cargo prints directly below its error, "" without one.
 
-    A failed build script of cargo does not count: its output below says why.
+    A failed build script of cargo does not count: its output below says why. Nor does an
+    error of the system below the cause that names the program.
     """
     cause, is_below_head = "", False
     for text in texts:
@@ -219,8 +221,9 @@ def _find_deepest_cause(texts: Sequence[str]) -> str:
         if not (match or is_below_head):
             break
         is_below_head = text == _CAUSE_HEAD
-        if not (is_below_head or _BUILD_SCRIPT in text):
-            cause = match["cause"] if match else text
+        found = match["cause"] if match else text
+        if not (is_below_head or _BUILD_SCRIPT in text or (cause and _SYSTEM_ERROR.match(found))):
+            cause = found
     return cause
 
 

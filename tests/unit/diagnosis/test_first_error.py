@@ -96,6 +96,11 @@ Caused by:
   `-> invalid peer certificate: UnknownIssuer
 """: "x Failed to download `toy==82.0.0`: invalid peer certificate: UnknownIssuer",
     """\
+    | 💥 maturin failed
+    |   Caused by: Cargo metadata failed. Do you have cargo in your PATH?
+    |   Caused by: No such file or directory (os error 2)
+""": "💥 maturin failed: Cargo metadata failed. Do you have cargo in your PATH?",
+    """\
 == FAILED: Installation ended unsuccessfully
 build failed (first 300 chars):
 Module is already loaded (EBROOTTOY is set), installation cannot continue.
