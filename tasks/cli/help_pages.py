@@ -254,7 +254,8 @@ COMMAND_PAGES = (
         ),
         Option(
             "debian",
-            "read only which package has each header, library and program, at URL of a mirror",
+            "read only, from Debian's index files at URL, which package has which header, library, "
+            "pkg-config module and program",
             "URL",
         ),
     ),

@@ -107,8 +107,8 @@ five are real logs that people keep in public repositories: in notes, READMEs an
 | 59 usual ones: fourteenth round, corrected | 64 % | 20 % | 7 % | 9 % | 87 % | 0 in 16 |
 
 Where it said anything, it was right in 81, 77, 79, 73, 77, 82, 84, 86, 84, 67, 59, 69, 73 and 69 %
-of the rounds. Since the sixth, two judges rated each log, and the table has their mean. Logs that were
-written after threads are easier than real ones, which are often wrapped, truncated or in other
+of the rounds. Since the sixth, two judges rated each log, and the table has their mean. Logs that
+were written after threads are easier than real ones, which are often wrapped, truncated or in other
 languages, with the cause far above the last line. The examiners of the eleventh round passed over
 messages that had been used before; those of the last three took what is common. Expect a right
 answer for two thirds of usual failures, and for half of the others. What the last rounds showed to

@@ -21,7 +21,7 @@ _LINE_PREFIX = re.compile(
       (?:[A-Z][a-z]{2}\s[\d\s]\d\s\d\d:\d\d:\d\d\s\S+\s[\w.-]+\[\d+\]:\s)?   # journald
       (?:[\w.-]+[-_]\d+\s+\|\s)?   # docker compose
       (?:\#\d+\s\d+\.\d+\s?)?   # docker build
-      (?:\s*(?:\d{1,2}\.\d{2,3}|\d{3,}\.\d)(?:\s|$))?   # docker's summary
+      (?:\d+\.\d{2,3}(?:\s|$)|\d{3,}\.\d\s)?   # docker's summary
       (?:\((?:\S+\s)?pid=\d+(?:,\s\w+=\S+)?\)\s(?=\s*\S))?   # Ray, vLLM
       (?:ERROR\s\d\d-\d\d\s\d\d:\d\d:\d\d\s\[?\w+\.py:\d+\]\s(?=\s*\S))?   # vLLM
       (?:\[rank\d+\]:\s)?   # torchrun

@@ -55,10 +55,13 @@ _PYTHON_WARNING = re.compile(r"^\s*(?:\S+:\d+: )?\w+Warning: ")
 _WARNING_HEAD = re.compile(r"^\s*\S+:\d+: \w+Warning:\s*$")
 _CODE_OF_WSL = re.compile(r"^\s*Error code: Wsl/")  # its message is above
 _PROGRESS_OF_WSL = re.compile(r"^\s*(?:$|(?:>? ?wsl|Installing|Downloading|Launching|Importing)\b)")
-_CAUSES_ABOVE = (  # an error of a linker or of apt, and the message above it that says why
-    (r"undefined reference to\b", r"\bwarning: \S+, needed by .+, not found\b"),
-    (r": cannot find -l", r": unknown type \[0x13\] section "),
-    (r"^E: The repository .* is not signed", r"^W: GPG error: .*: Couldn't create temporary file"),
+_CAUSES_ABOVE = tuple(  # an error of a linker or of apt, and the message above it that says why
+    (re.compile(error), re.compile(cause))
+    for error, cause in (
+        (r"undefined reference to\b", r"\bwarning: \S+, needed by .+, not found\b"),
+        (r": cannot find -l", r": unknown type \[0x13\] section "),
+        (r"^E: The repository .* is not signed", r"^W: GPG error: .*: Couldn't create temporary"),
+    )
 )
 _OUTPUT_FOLLOWS = re.compile(  # the error is in the output below
     r"It fails with the following output:$|The output was:$|^RuntimeError: Couldn't install \w+|"
@@ -127,9 +130,9 @@ def prefer_error(lines: Sequence[LogLine], line: LogLine) -> LogLine:
         skipped = (PROMPT, _PROGRESS_OF_WSL)
         messages = (one for one in before if not any(two.match(one.text) for two in skipped))
         return next(messages, line)
-    causes = [cause for error, cause in _CAUSES_ABOVE if re.search(error, line.text)]
-    if causes:
-        return next((one for one in before if re.search(causes[0], one.text)), line)
+    for error, cause in _CAUSES_ABOVE:
+        if error.search(line.text):
+            return next((one for one in before if cause.search(one.text)), line)
     heads = (_WARNING_HEAD.search(one.text) for one in lines[max(0, at - 2) : at])
     is_warned = _PYTHON_WARNING.match(line.text) or (any(heads) and not is_error(line))
     is_cmake = line.text.lstrip().startswith("CMake Error")

@@ -31,6 +31,15 @@ _SCRIPT_MESSAGE = ErrorKind(  # of a build script that prints a message and ends
 _OUTPUT_START = re.compile(r"^\s*(?:╰─> )?\[\d+ lines of output\]$")
 _OUTPUT_END = re.compile(r"^\s*\[end of output\]$")
 _MAX_MESSAGE_LINES = 6
+_PROGRESS = re.compile(
+    r"^\s*(?:Collecting|Using|Downloading|Installing|Building|Loading|Compiling|Traceback|running|"
+    r"creating|copying|writing|reading)\b|^\s*[\w. ]+ version\b"
+)
+_SAYS_WHY = re.compile(
+    r"[.!]$|\b(?:must|needs?|requires?|required|please|install|cannot|can't|unable|unsupported|"
+    r"not (?:supported|found|available|compatible))\b",
+    re.IGNORECASE,
+)
 _NAME = r"(?P<name>[A-Za-z0-9](?:[\w.-]*\w)?)"
 _FAILED = tuple(
     re.compile(pattern)
@@ -63,8 +72,8 @@ _OTHER_MACHINE = re.compile(  # for which fewer packages have wheels, and builds
 def find_source_build(texts: Sequence[str], machine: LogFacts) -> SourceBuild | None:
     """Return the package that was not built, `None` if none is named.
 
-    Also `None` if its requirement names a repository, or if the machine is one for which fewer
-    packages have wheels, such as a Jetson.
+    Also `None` if its requirement names a repository or file, or if the machine is one for which
+    fewer packages have wheels, such as a Jetson.
     """
     found = next((match for one in _FAILED if (match := _search(one, texts))), None)
     if not found and any(map(_METADATA_FAILED.search, texts)):
@@ -73,7 +82,9 @@ def find_source_build(texts: Sequence[str], machine: LogFacts) -> SourceBuild | 
     if not found or any(map(_OTHER_MACHINE.search, texts)):
         return None
     name, groups = found["name"], found.groupdict()
-    if any(f"{name} @ " in text for text in texts):  # from a repository or file, as was asked
+    words = "[-_.]+".join(map(re.escape, canonicalize_name(name).split("-")))
+    requirement = re.compile(rf"(?<![\w.-]){words} @ ", re.IGNORECASE)
+    if any(map(requirement.search, texts)):
         return None
     version = groups.get("version") or _find_version(name, texts)
     return SourceBuild(
@@ -82,16 +93,21 @@ def find_source_build(texts: Sequence[str], machine: LogFacts) -> SourceBuild | 
 
 
 def find_script_message(lines: Sequence[LogLine]) -> KindMatch | None:
-    """Return the message of a build script whose output, as pip shows it, is only a message."""
+    """Return the message of a build script whose output, as pip shows it, is only a message.
+
+    Progress, a traceback and output that does not say why the script ended are no message.
+    """
     start: int | None = None
     for index, line in enumerate(lines):
         if _OUTPUT_START.match(line.text):
             start = index
         elif start is not None and _OUTPUT_END.match(line.text):
             shown = [at for at in range(start + 1, index) if lines[at].text.strip()]
+            texts = [lines[at].text.strip() for at in shown]
+            is_other = any(is_noise(text) or _PROGRESS.match(text) for text in texts)
             is_short = 0 < len(shown) <= _MAX_MESSAGE_LINES
-            if is_short and not any(is_noise(lines[at].text) for at in shown):
-                words = {"message": lines[shown[0]].text.strip()}
+            if is_short and _SAYS_WHY.search(texts[0]) and not is_other:
+                words = {"message": texts[0]}
                 cause = fill_text(_SCRIPT_MESSAGE.cause, words)
                 return KindMatch(_SCRIPT_MESSAGE, shown[0], cause, _SCRIPT_MESSAGE.remedy)
     return None

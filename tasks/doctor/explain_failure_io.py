@@ -152,9 +152,12 @@ def explain_log(
     if profile and failure:  # the remedy of the failure has facts of this host
         found = replace(found, kind=None)
     if failure is None or found.kind:
-        place = f"{log}:{error.number}" if error and parsed.path else "this line of the log"
-        location = f"read the lines around {place}" if error else ""
-        excerpt = diagnosis_text.extract_source_excerpt(parsed.raws, error.number) if error else ()
+        location = ""
+        excerpt: tuple[str, ...] = ()
+        if error:
+            place = f"{log}:{error.number}" if parsed.path else "this line of the log"
+            location = f"read the lines around {place}"
+            excerpt = diagnosis_text.extract_source_excerpt(parsed.raws, error.number)
         if missing and not found.candidates and (found.kind is None or found.kind.kind.late):
             cause = f"{missing.reason}, so that its source is compiled, which fails here"
             found = replace(found, kind=KindMatch(NO_WHEEL, 0, cause, (missing.step,)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,29 +38,45 @@ _FEDORA_NAMES: Mapping[NameClass, str] = {
     "modules": "'pkgconfig({name})'",
     "programs": "/usr/bin/{name}",
 }
-_FOLDER_STEPS: Mapping[NameClass, str] = {
-    "headers": (
-        "name its folder if it is installed: find / -path '*/{name}' 2>/dev/null shows it, then "
-        "export CPATH=FOLDER:$CPATH"
-    ),
-    "libraries": (
-        "name its folder if it is installed: find / -name 'lib{name}.*' 2>/dev/null shows it, then "
-        "export LIBRARY_PATH=FOLDER:$LIBRARY_PATH"
-    ),
-    "modules": (
-        "name its folder if it is installed: find / -name {name}.pc 2>/dev/null shows it, then "
-        "export PKG_CONFIG_PATH=FOLDER:$PKG_CONFIG_PATH"
-    ),
+_FILES: Mapping[NameClass, str] = {
+    "headers": "{name}",
+    "libraries": "lib{name}.so",
+    "modules": "{name}.pc",
+    "programs": "{name}",
 }
 _SUBMODULE_STEP = (
     "run git submodule update --init --recursive in the source tree, if {library} is a submodule"
 )
-_ON_MACOS = "install it: brew search {short} names it, then brew install NAME"
-_ON_WINDOWS = (
-    "install it: conda search -c conda-forge '*{short}*' names it (conda install -c conda-forge "
-    "NAME), or vcpkg search {short}; then set INCLUDE=FOLDER\\include;%INCLUDE% and "
-    "LIB=FOLDER\\lib;%LIB%"
+_PACMAN_STEP = "find its package: sudo pacman -Fy, then pacman -F {file} names it"
+_BREW_STEP = "install it: brew search {short} names it, then brew install NAME"
+_BREW_MODULES = (
+    "let pkg-config search Homebrew's folder: export "
+    'PKG_CONFIG_PATH="$(brew --prefix)/lib/pkgconfig:$PKG_CONFIG_PATH"'
 )
+_WINDOWS_STEP = (
+    'install it: conda search -c conda-forge "*{short}*" names it (conda install -c conda-forge '
+    "NAME), or vcpkg search {short}"
+)
+_FOLDER_STEPS: Mapping[NameClass, str] = {  # on Linux
+    "headers": (
+        "name its folder if it is installed: find / -path '*/{name}' 2>/dev/null shows it; then "
+        "export CPATH=FOLDER:$CPATH, where FOLDER is the part of the path before /{name}"
+    ),
+    "libraries": (
+        "name its folder if it is installed: find / -name 'lib{name}.*' 2>/dev/null shows it; then "
+        "export LIBRARY_PATH=FOLDER:$LIBRARY_PATH"
+    ),
+    "modules": (
+        "name its folder if it is installed: find / -name {name}.pc 2>/dev/null shows it; then "
+        "export PKG_CONFIG_PATH=FOLDER:$PKG_CONFIG_PATH"
+    ),
+}
+_WINDOWS_FOLDER_STEPS: Mapping[NameClass, str] = {
+    "headers": "name its folder: set INCLUDE=FOLDER\\include;%INCLUDE%",
+    "libraries": "name its folder: set LIB=FOLDER\\lib;%LIB%",
+    "modules": "name its folder: set PKG_CONFIG_PATH=FOLDER\\lib\\pkgconfig",
+}
+_RELEASE_NUMBER = re.compile(r"(?<=\w{3})-?\d[\d.]*g?$")  # zlib1g, gee-0.8
 
 
 @dataclass(frozen=True)
@@ -89,23 +106,38 @@ class SystemPackages:
 
         `managers` are the package managers of the log's system, empty if it is unknown.
         """
-        found = ((kind, self.find_package(kind, name)) for kind in _CLASSES.get(table, ()))
-        kind, package = next(((kind, one) for kind, one in found if one), ("programs", ""))
-        is_other_system = bool(managers) and not {"apt", "dnf"}.intersection(managers)
-        if not package or (is_other_system and kind == "programs"):
-            return None
-        library = package.removesuffix("-dev")
-        words = {"name": name, "library": library, "short": library.removeprefix("lib")}
-        packages = {"apt": package, "dnf": _FEDORA_NAMES[kind].format(**words)}
-        if is_other_system:
-            install = (_ON_MACOS if "brew" in managers else _ON_WINDOWS).format(**words)
-        else:
-            install = format_install_steps(packages, managers)
-        folder = "" if is_other_system else _FOLDER_STEPS.get(kind, "")
-        submodule = _SUBMODULE_STEP if kind == "headers" else ""
-        folder = HOMEBREW_FOLDERS if "brew" in managers else folder.format(**words)
-        steps = (install, folder, submodule.format(**words))
-        return _CAUSES[kind].format(**words), tuple(filter(None, steps))
+        for kind in _CLASSES.get(table, ()):
+            if package := self.find_package(kind, name):
+                library = package.removesuffix("-dev")
+                short = _RELEASE_NUMBER.sub("", library.removeprefix("lib"))
+                words = {"name": name, "library": library, "package": package, "short": short}
+                words["file"] = _FILES[kind].format(**words)
+                steps = [step.format(**words) for step in _list_steps(kind, words, managers)]
+                return (_CAUSES[kind].format(**words), tuple(steps)) if steps else None
+        return None
+
+
+def _list_steps(
+    kind: NameClass, words: Mapping[str, str], managers: Sequence[str]
+) -> Iterator[str]:
+    """Yield the steps for a system with these package managers."""
+    if not managers or {"apt", "dnf"}.intersection(managers):
+        fedora = _FEDORA_NAMES[kind].format(**words)
+        yield format_install_steps({"apt": words["package"], "dnf": fedora}, managers)
+        yield from (_FOLDER_STEPS[kind],) if kind in _FOLDER_STEPS else ()
+    elif "pacman" in managers:
+        yield _PACMAN_STEP
+        yield format_install_steps({"pacman": "NAME"}, managers)
+        yield from (_FOLDER_STEPS[kind],) if kind in _FOLDER_STEPS else ()
+    elif "brew" in managers:
+        yield _BREW_STEP
+        if kind != "programs":
+            yield _BREW_MODULES if kind == "modules" else HOMEBREW_FOLDERS
+    elif kind != "programs":  # Windows
+        yield _WINDOWS_STEP
+        yield _WINDOWS_FOLDER_STEPS[kind]
+    if kind == "headers":
+        yield _SUBMODULE_STEP
 
 
 def _list_folders(header: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from tasks.knowledge.system_packages import NameClass
@@ -16,6 +16,8 @@ _LEAST_USERS: Mapping[NameClass, int] = {  # source packages that need a package
     "programs": 10,
 }
 _FEW_USERS = 20
+_MANY_USERS = 100  # a package with so many may have headers of any name
+_PREFIX_LENGTH = 4
 _COMMON_NESTED = 3  # packages with a folder or header of the same name below their own folder
 _MAX_HEADERS = 40  # of a package whose folder is not its own
 _INCLUDE = "usr/include/"
@@ -128,7 +130,7 @@ def _choose_headers(headers: _Names, users: Counter[str]) -> dict[str, list[str]
         for found in headers.values()
         for part in {part for header in found for part in header.split("/")[1:]}
     )
-    tops = {package: set(map(_cut_at(1), found)) for package, found in headers.items()}
+    tops = {package: {_shorten(one, 1) for one in found} for package, found in headers.items()}
     counts = Counter(
         top
         for package, found in tops.items()
@@ -136,7 +138,11 @@ def _choose_headers(headers: _Names, users: Counter[str]) -> dict[str, list[str]
         for top in found
     )
     names = {
-        package: set(_list_names(found, counts, nested, is_known=users[package] >= _FEW_USERS))
+        package: {
+            name
+            for name in _list_names(found, counts, nested, is_known=users[package] >= _FEW_USERS)
+            if users[package] >= _MANY_USERS or _is_related(name, package)
+        }
         for package, found in headers.items()
     }
     chosen = _choose_owners(names, users, _LEAST_USERS["headers"])
@@ -147,14 +153,23 @@ def _choose_headers(headers: _Names, users: Counter[str]) -> dict[str, list[str]
     }
 
 
-def _cut_at(depth: int) -> Callable[[str], str]:
-    """Return a function that shortens a path to `depth` parts: a/b.h to a/."""
+def _shorten(path: str, depth: int) -> str:
+    """Return a path shortened to `depth` parts: a/b.h to a/."""
+    parts = path.split("/")
+    return path if len(parts) <= depth else "/".join(parts[:depth]) + "/"
 
-    def cut(path: str) -> str:
-        parts = path.split("/")
-        return path if len(parts) <= depth else "/".join(parts[:depth]) + "/"
 
-    return cut
+def _is_related(name: str, package: str) -> bool:
+    """Return True if a header or folder is named after its package, such as git2.h of libgit2-dev.
+
+    Other names, such as diagnostics.h, are also those of files in many projects.
+    """
+    library = package.removeprefix("lib").removesuffix("-dev").lower()
+    parts = (one.partition(".")[0].lower() for one in name.rstrip("/").split("/"))
+    return any(
+        one in library or library in one or one[:_PREFIX_LENGTH] == library[:_PREFIX_LENGTH]
+        for one in parts
+    )
 
 
 def _list_names(
@@ -163,14 +178,15 @@ def _list_names(
     """Yield the folder of each header, or a deeper name if other packages have the folder too."""
     for header in headers:
         if is_known or nested[header.split("/")[0]] < _COMMON_NESTED:
-            top = _cut_at(1)(header)
-            yield _cut_at(2)(header) if counts[top] > 1 and top.endswith("/") else top
+            top = _shorten(header, 1)
+            yield _shorten(header, 2) if counts[top] > 1 and top.endswith("/") else top
 
 
 _HEADER = """\
 # The packages of Debian that have a header (or a folder of headers), a library to link with, a
 # module of pkg-config and a program, as `doit refresh --debian URL` reads them from its index files
-# (tasks/knowledge/system_packages_refresh.py). Only packages that other sources need are here.
+# (tasks/knowledge/system_packages_refresh.py). They are those of the release before the newest,
+# whose names most systems have, and only packages that other sources need.
 """
 
 

@@ -57,6 +57,7 @@ from tasks.system.network.package_indexes import find_default_index
 from tasks.system.output import print_report, print_warning
 from tasks.wheels.machine_code_io import read_fatbin_images
 
+_DEBIAN_SUITE = "oldstable"  # its packages have the names that most systems know
 _TIMEOUT = 60.0  # seconds without data
 _LIBRARY = "torch/lib/libtorch_cuda.so"
 _COPY_BYTES = 4 * 2**20
@@ -75,13 +76,11 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     """Read the index and report all differences; without `check`, also write the files.
 
     With `names`, read only which names each release of torch has; with `pythons`, only for which
-    Pythons each release of the packages in package_wheels.yaml has a wheel; with `debian`, only
-    which package at this URL of a mirror has each header, library and program.
+    Pythons each release of the packages in package_wheels.yaml has a wheel; with `debian`, the
+    URL of a mirror, only which package has each header, library, pkg-config module and program.
     """
     if debian:
-        text = _read_debian(debian)
-        if not check:
-            files.write_atomic(_READ_FOLDER / "system_packages.yaml", text)
+        _update_file("system_packages", _read_debian(debian), check)
         return
     if sys.platform != "linux":
         message = "doit refresh runs the Linux programs of the CUDA packages"
@@ -116,9 +115,17 @@ def _refresh_single(names: Iterable[str], index: PackageIndex, check: bool) -> N
     """Read the files of these names, which have a document of their own each."""
     readers = {"torch_names": _read_names, "package_wheels": _read_wheels}
     for name in names:
-        text = readers[name](index)
-        if not check:
-            files.write_atomic(_READ_FOLDER / f"{name}.yaml", text)
+        _update_file(name, readers[name](index), check)
+
+
+def _update_file(name: str, text: str, check: bool) -> None:
+    """Report how many lines of a document change; without `check`, also write it."""
+    path = _READ_FOLDER / f"{name}.yaml"
+    old = path.read_text("utf-8").splitlines() if path.is_file() else []
+    changed = set(old).symmetric_difference(text.splitlines())
+    print_report(f"{path.name}: {len(changed)} lines changed")
+    if not check:
+        files.write_atomic(path, text)
 
 
 def _read_names(index: PackageIndex) -> str:
@@ -138,11 +145,11 @@ def _read_wheels(index: PackageIndex) -> str:
 
 
 def _read_debian(mirror: str) -> str:
-    """Return the file of the names that the packages of Debian's stable release have."""
+    """Return the file of the names that packages of Debian have."""
     with TemporaryDirectory(prefix="torchyard-") as folder, ExitStack() as stack:
 
         def open_index(name: str, open_compressed: Callable[..., TextIO]) -> TextIO:
-            url = f"{mirror.rstrip('/')}/dists/stable/{name}"
+            url = f"{mirror.rstrip('/')}/dists/{_DEBIAN_SUITE}/{name}"
             print_report(f"reading {url}")
             path = download_file(url, Path(folder, PurePosixPath(name).name), None)
             return stack.enter_context(open_compressed(path, "rt", encoding="utf-8"))

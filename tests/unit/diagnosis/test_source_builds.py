@@ -7,7 +7,7 @@ import pytest
 from tasks.diagnosis.failure_matches import ParsedLog
 from tasks.diagnosis.log_facts import LogFacts
 from tasks.diagnosis.log_lines import RawLine
-from tasks.diagnosis.source_builds import find_source_build
+from tasks.diagnosis.source_builds import find_script_message, find_source_build
 from tasks.doctor.explain_failure_io import explain_log
 from tests.support.checkout import KNOWLEDGE
 from tests.support.rows import each_row
@@ -95,3 +95,18 @@ error: subprocess-exited-with-error
     assert explained.cause.endswith("its own message: Toys are assembled by hand on this planet!")
     assert explained.found.first_error is not None
     assert explained.found.first_error.number == 5
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "Collecting setuptools\n      Using cached setuptools-75.whl",
+        "Building extension toy\n      PyTorch version 2.1.0",
+        "Traceback (most recent call last):",
+        "toy",
+    ],
+)
+def test_other_output_of_a_build_script_is_no_message(output: str) -> None:
+    log = f"  ╰─> [2 lines of output]\n      {output}\n      [end of output]"
+    lines = ParsedLog([RawLine(at, line) for at, line in enumerate(log.split("\n"), 1)]).lines
+    assert find_script_message(lines) is None

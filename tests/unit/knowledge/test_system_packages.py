@@ -29,12 +29,13 @@ CONTENTS = f"""\
 usr/include/toy.h                           libdevel/libtoy-dev
 usr/include/x86_64-linux-gnu/toy/core.h     libdevel/libtoy-dev
 usr/include/toy/utils.h                     libdevel/libtoy-dev
-usr/include/shared/a.h                      libdevel/libtoy-dev
-usr/include/shared/b/c.h                    libdevel/libpart-dev
+usr/include/toys/a.h                        libdevel/libtoy-dev
+usr/include/toys/part/c.h                   libdevel/libpart-dev
 usr/include/utils.h                         libdevel/libold-dev
 usr/include/a/utils.h                       libdevel/liba-dev
 usr/include/b/utils.h                       libdevel/libb-dev
 usr/include/rare.h                          libdevel/librare-dev
+usr/include/diagnostics.h                   libdevel/libtoy-dev
 usr/include/c++/12/toy.h                    libdevel/libstdc++-12-dev
 {WIDE}
 usr/include/wide/one.h                      libdevel/libwide-dev
@@ -50,8 +51,8 @@ PACKAGES = SystemPackages(yaml.safe_load(render_package_document(DOCUMENT)))
 def test_document_has_names_that_only_one_package_has() -> None:
     assert DOCUMENT == {
         "headers": {
-            "libpart-dev": "shared/b/",
-            "libtoy-dev": "shared/a.h toy.h toy/",
+            "libpart-dev": "toys/part/",
+            "libtoy-dev": "toy.h toy/ toys/a.h",
             "libwide-dev": "wide/",
         },
         "libraries": {"libtoy-dev": "toy"},
@@ -65,10 +66,12 @@ def test_document_has_names_that_only_one_package_has() -> None:
     ("table", "name", "managers", "step"),
     [
         ("headers", "toy/core.h", ("apt",), "install it: apt install libtoy-dev (Debian, Ubuntu)"),
-        ("headers", "shared/b/new.h", (), "apt install libpart-dev"),
+        ("headers", "toys/part/new.h", (), "apt install libpart-dev"),
         ("headers", "toy.h", ("dnf", "conda"), "install it: dnf install '*/toy.h' (Fedora, RHEL)"),
         ("headers", "toy.h", ("brew", "conda", "pip"), "install it: brew search toy"),
-        ("headers", "toy.h", ("conda", "pip"), "install it: conda search -c conda-forge '*toy*'"),
+        ("headers", "toy.h", ("conda", "pip"), 'install it: conda search -c conda-forge "*toy*"'),
+        ("headers", "toy.h", ("pacman", "conda"), "then pacman -F toy.h names it"),
+        ("development_packages", "toy-2", ("pacman", "conda"), "pacman -F toy-2.pc"),
         ("link_libraries", "toy", (), "dnf install '*/libtoy.so'"),
         ("development_packages", "toy-2", (), "dnf install 'pkgconfig(toy-2)'"),
         ("development_packages", "toy", (), "apt install libtoy-dev"),
@@ -88,6 +91,7 @@ def test_step_installs_the_package(
     [
         ("headers", "utils.h", ()),
         ("headers", "rare.h", ()),
+        ("headers", "diagnostics.h", ()),
         ("symbols", "toy", ()),
         ("programs", "toytool", ("conda", "pip")),
     ],

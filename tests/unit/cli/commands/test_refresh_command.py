@@ -90,7 +90,7 @@ def test_contradiction_fails_and_is_written(index: str, folder: Path, heard: Hea
 
 
 def test_packages_of_a_mirror_are_read(folder: Path, heard: Heard, tmp_path: Path) -> None:
-    suite = tmp_path / "mirror/dists/stable/main"
+    suite = tmp_path / "mirror/dists/oldstable/main"
     (suite / "source").mkdir(parents=True)
     contents = "usr/include/toy.h  libdevel/libtoy-dev\n"
     (suite / "Contents-amd64.gz").write_bytes(gzip.compress(contents.encode()))
@@ -100,5 +100,6 @@ def test_packages_of_a_mirror_are_read(folder: Path, heard: Heard, tmp_path: Pat
     project = Project.of_checkout(folder.parents[1])
     refresh.run(SelectedProfile(project, "mine", None), debian=str(tmp_path / "mirror"))
     packages = parse_knowledge_file(folder / "read/system_packages.yaml")
+    assert any(line.startswith("system_packages.yaml: ") for line in heard)
     assert packages["headers"] == {"libtoy-dev": "toy.h"}
-    assert f"reading {tmp_path}/mirror/dists/stable/main/source/Sources.xz" in heard
+    assert f"reading {tmp_path}/mirror/dists/oldstable/main/source/Sources.xz" in heard
