@@ -22,6 +22,7 @@ _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
             r"\b(?P<value>Fedora|CentOS|Rocky|AlmaLinux)\b(?: Linux)?(?: (?P<release>\d{1,2}))?",
             r"\b(?P<value>Alpine|openSUSE|Arch Linux)\b",
             r"(?P<value>macOS|Darwin|macosx|/opt/homebrew|/Library/Developer|arm64-apple|-darwin\.so)",
+            r"(?P<value>dyld\[\d+\]: |Library not loaded: |(?<![\w\\:/.])/Users/\w)",
             r"(?<![\w:])(?P<value>[A-Za-z]):[\\/](?![\\/])",
             r"\.el(?P<value>\d)\b",
             r"\.(?P<value>fc)(?P<release>\d{2})\b",
@@ -198,6 +199,8 @@ def _read_value(match: re.Match[str]) -> str:
 def _name_system(found: str) -> str:
     """Return the name of a system for what was found: a drive letter, a folder, a release."""
     value, _, release = found.partition(" ")
+    if found.startswith(("dyld[", "Library not loaded", "/Users/")):
+        return "macOS"
     if found.startswith("LNK") or (len(found) == 1 and found.isalpha()):
         return "Windows"
     if found.isdecimal():
