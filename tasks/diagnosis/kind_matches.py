@@ -37,7 +37,7 @@ _NEW_STRING = re.compile(
 )
 _MEMBER = re.compile(r"(\w+)::\{((?:\w+ )*[cd]tor)\}")
 _HEAD = re.compile(r"^terminate called after throwing ")  # its message is in a line below
-_SEARCHED_TABLES = {"headers", "link_libraries"}  # of files in folders that must be searched
+_FILE_TABLES = {"headers", "link_libraries"}  # of files that a compiler or linker must find
 _TORCH = r"torch|aten\b|\bat::|\bc10\b|caffe2|\bTHC"
 
 
@@ -155,12 +155,7 @@ class KindFinder:
             row, more = found
             values |= more
             causes.insert(0, row.cause or kind.cause)
-            install = format_install_steps(row.packages, self.facts.managers)
-            remedy = (*([install] if install else []), *row.remedy) or remedy
-            is_searched = kind.table in _SEARCHED_TABLES and "brew" in row.packages
-            names_folders = any("brew --prefix" in step for step in remedy)
-            if is_searched and "brew" in self.facts.managers and not names_folders:
-                remedy = (remedy[0], HOMEBREW_FOLDERS, *remedy[1:])
+            remedy = self._list_steps(kind.table, row) or remedy
         elif packaged := self._find_package(kind, values.get(kind.key, "")):
             causes, remedy = [packaged[0]], packaged[1]
         cause = next((one for one in causes if can_fill(one, values)), "")
@@ -169,6 +164,16 @@ class KindFinder:
             one for one in filled if not any(one != two and two.startswith(one) for two in filled)
         )
         return KindMatch(kind, at, fill_text(cause, values), steps) if cause else None
+
+    def _list_steps(self, table: str, row: NameRow) -> tuple[str, ...]:
+        """Return how to install the package of a row, and the row's own steps."""
+        install = format_install_steps(row.packages, self.facts.managers)
+        steps = (install, *row.remedy) if install else row.remedy
+        is_of_homebrew = "brew" in row.packages and "brew" in self.facts.managers
+        names_folders = any("brew --prefix" in step for step in steps)
+        if table in _FILE_TABLES and is_of_homebrew and not names_folders:
+            return (steps[0], HOMEBREW_FOLDERS, *steps[1:])
+        return steps
 
     def _find_package(self, kind: ErrorKind, name: str) -> tuple[str, tuple[str, ...]] | None:
         """Return what is known of the package of a name: a cause, and the steps."""

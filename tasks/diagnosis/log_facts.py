@@ -22,7 +22,7 @@ _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
             r"\b(?P<value>Fedora|CentOS|Rocky|AlmaLinux)\b(?: Linux)?(?: (?P<release>\d{1,2}))?",
             r"\b(?P<value>Alpine|openSUSE|Arch Linux)\b",
             r"(?P<value>macOS|Darwin|macosx|/opt/homebrew|/Library/Developer|arm64-apple|-darwin\.so)",
-            r"(?P<value>dyld\[\d+\]: |Library not loaded: |(?<![\w\\:/.])/Users/\w)",
+            r"(?P<value>dyld(?=\[\d+\]: )|Library(?= not loaded: )|(?<![\w\\:/.])/Users/(?=\w))",
             r"(?<![\w:])(?P<value>[A-Za-z]):[\\/](?![\\/])",
             r"\.el(?P<value>\d)\b",
             r"\.(?P<value>fc)(?P<release>\d{2})\b",
@@ -88,6 +88,7 @@ _PATTERNS: dict[str, tuple[re.Pattern[str], ...]] = {
 _SYSTEMS = {
     **dict.fromkeys(("Darwin", "macosx", "arm64-apple", "-darwin.so"), "macOS"),
     **dict.fromkeys(("/opt/homebrew", "/Library/Developer"), "macOS"),
+    **dict.fromkeys(("dyld", "Library", "/Users/"), "macOS"),
     **dict.fromkeys(("win_amd64", "win32", "MSVC"), "Windows"),
     "microsoft-standard-WSL2": "WSL2",
     "fc": "Fedora",
@@ -199,8 +200,6 @@ def _read_value(match: re.Match[str]) -> str:
 def _name_system(found: str) -> str:
     """Return the name of a system for what was found: a drive letter, a folder, a release."""
     value, _, release = found.partition(" ")
-    if found.startswith(("dyld[", "Library not loaded", "/Users/")):
-        return "macOS"
     if found.startswith("LNK") or (len(found) == 1 and found.isalpha()):
         return "Windows"
     if found.isdecimal():

@@ -184,10 +184,8 @@ def _parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
             unit, failed = f"[{step.done}/{step.total}]", False
         elif _EDGE_END.match(text):
             unit, failed = "", None
-        if blanks >= _BLANKS_AFTER_WARNING and text.strip() and not _WARNING_TAIL.match(text):
-            warning = None
+        warning = _find_warning_indent(text, warning, blanks)
         blanks = 0 if text.strip() else blanks + 1
-        warning = _find_warning_indent(text, warning)
         is_probe = bool(_PROBE_FAILED.match(text) or (is_probe and not _PROBE_END.match(text)))
         changed = "" if text == original else original
         is_ignored = _IGNORED_EXCEPTION.match(text) or _EXCEPTION_FOLLOWS.match(ignored)
@@ -199,17 +197,19 @@ def _parse_lines(raws: Iterable[RawLine]) -> Iterator[LogLine]:
         yield LogLine(raw.number, text, unit, failed, changed, is_harmless, is_unused)
 
 
-def _find_warning_indent(text: str, indent: int | None) -> int | None:
+def _find_warning_indent(text: str, indent: int | None, blanks: int) -> int | None:
     """Return the indent of the CMake warning to which a line belongs, `None` if to none.
 
-    `indent` is that of the line before it. pip indents the whole output of a build.
+    `indent` is that of the line before it, and `blanks` the number of blank lines between the last
+    text and this line. pip indents the whole output of a build.
     """
     depth = measure_indent(text)
     if _CMAKE_WARNING.match(text):
         return depth
     if indent is None or not text.strip() or _WARNING_TAIL.match(text):
         return indent
-    return None if depth < indent + 2 or _WARNING_END.match(text) else indent
+    is_outside = depth < indent + 2 or blanks >= _BLANKS_AFTER_WARNING
+    return None if is_outside or _WARNING_END.match(text) else indent
 
 
 def measure_indent(text: str) -> int:

@@ -137,9 +137,9 @@ def prefer_error(lines: Sequence[LogLine], line: LogLine) -> LogLine:
     is_warned = _PYTHON_WARNING.match(line.text) or (any(heads) and not is_error(line))
     is_cmake = line.text.lstrip().startswith("CMake Error")
     message = lines[at : at + _LONG_MESSAGE_LINES] if is_cmake else [line]
-    is_head = is_consequence(line) and not _EXCEPTION_HEAD.match(line.text)
-    is_head = is_head or any(_OUTPUT_FOLLOWS.search(one.text) for one in message)
-    if not (is_warned or is_head):
+    only_reports = is_consequence(line) and not _EXCEPTION_HEAD.match(line.text)
+    names_output = any(_OUTPUT_FOLLOWS.search(one.text) for one in message)
+    if not (is_warned or only_reports or names_output):
         return line
     errors = [one for one in lines[at + 1 : at + _EARLIER_LINES] if is_error(one)]
     if "CUDA initialization: " in line.text:  # other errors are its consequences

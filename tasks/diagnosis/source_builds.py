@@ -82,8 +82,7 @@ def find_source_build(texts: Sequence[str], machine: LogFacts) -> SourceBuild | 
     if not found or any(map(_OTHER_MACHINE.search, texts)):
         return None
     name, groups = found["name"], found.groupdict()
-    words = "[-_.]+".join(map(re.escape, canonicalize_name(name).split("-")))
-    requirement = re.compile(rf"(?<![\w.-]){words} @ ", re.IGNORECASE)
+    requirement = re.compile(rf"(?<![\w.-]){_match_name(name)} @ ", re.IGNORECASE)
     if any(map(requirement.search, texts)):
         return None
     version = groups.get("version") or _find_version(name, texts)
@@ -117,9 +116,14 @@ def _search(pattern: re.Pattern[str], texts: Iterable[str]) -> re.Match[str] | N
     return next((match for text in texts if (match := pattern.search(text))), None)
 
 
+def _match_name(name: str) -> str:
+    """Return a regular expression for all spellings of a package's name."""
+    return "[-_.]+".join(map(re.escape, canonicalize_name(name).split("-")))
+
+
 def _find_version(name: str, texts: Sequence[str]) -> str:
     """Return the version in the name of the source archive, a requirement or Meson's head."""
-    words = "[-_.]+".join(map(re.escape, canonicalize_name(name).split("-")))
+    words = _match_name(name)
     release = (
         rf"(?<![\w-]){words}(?:-|==| )v?(?P<version>\d+(?:\.\d+)+(?:\.?(?:post|dev|rc|a|b)\d+)?)"
     )

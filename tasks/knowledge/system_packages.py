@@ -121,14 +121,15 @@ def _list_steps(
     kind: NameClass, words: Mapping[str, str], managers: Sequence[str]
 ) -> Iterator[str]:
     """Yield the steps for a system with these package managers."""
-    if not managers or {"apt", "dnf"}.intersection(managers):
-        fedora = _FEDORA_NAMES[kind].format(**words)
-        yield format_install_steps({"apt": words["package"], "dnf": fedora}, managers)
-        yield from (_FOLDER_STEPS[kind],) if kind in _FOLDER_STEPS else ()
-    elif "pacman" in managers:
-        yield _PACMAN_STEP
-        yield format_install_steps({"pacman": "NAME"}, managers)
-        yield from (_FOLDER_STEPS[kind],) if kind in _FOLDER_STEPS else ()
+    if not managers or {"apt", "dnf", "pacman"}.intersection(managers):
+        if "pacman" in managers:
+            yield _PACMAN_STEP
+            yield format_install_steps({"pacman": "NAME"}, managers)
+        else:
+            fedora = _FEDORA_NAMES[kind].format(**words)
+            yield format_install_steps({"apt": words["package"], "dnf": fedora}, managers)
+        if kind != "programs":
+            yield _FOLDER_STEPS[kind]
     elif "brew" in managers:
         yield _BREW_STEP
         if kind != "programs":

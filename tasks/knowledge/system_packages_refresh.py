@@ -15,10 +15,10 @@ _LEAST_USERS: Mapping[NameClass, int] = {  # source packages that need a package
     "modules": 2,
     "programs": 10,
 }
-_FEW_USERS = 20
-_MANY_USERS = 100  # a package with so many may have headers of any name
-_PREFIX_LENGTH = 4
-_COMMON_NESTED = 3  # packages with a folder or header of the same name below their own folder
+_COMMON_NAME_USERS = 20  # of a package whose header has a common name, such as utils.h
+_ANY_NAME_USERS = 100  # of a package whose header is not named after it
+_COMMON = 3  # packages that have a file or folder of this name below a folder of their own
+_PREFIX_LENGTH = 4  # letters in which a header and its package agree
 _MAX_HEADERS = 40  # of a package whose folder is not its own
 _INCLUDE = "usr/include/"
 _MACHINE = "x86_64-linux-gnu/"
@@ -130,18 +130,19 @@ def _choose_headers(headers: _Names, users: Counter[str]) -> dict[str, list[str]
         for found in headers.values()
         for part in {part for header in found for part in header.split("/")[1:]}
     )
-    tops = {package: {_shorten(one, 1) for one in found} for package, found in headers.items()}
     counts = Counter(
         top
-        for package, found in tops.items()
+        for package, found in headers.items()
         if users[package] >= _LEAST_USERS["headers"]
-        for top in found
+        for top in {_shorten(header, 1) for header in found}
     )
     names = {
         package: {
             name
-            for name in _list_names(found, counts, nested, is_known=users[package] >= _FEW_USERS)
-            if users[package] >= _MANY_USERS or _is_related(name, package)
+            for name in _list_names(
+                found, counts, nested, is_known=users[package] >= _COMMON_NAME_USERS
+            )
+            if users[package] >= _ANY_NAME_USERS or _is_related(name, package)
         }
         for package, found in headers.items()
     }
@@ -177,7 +178,7 @@ def _list_names(
 ) -> Iterator[str]:
     """Yield the folder of each header, or a deeper name if other packages have the folder too."""
     for header in headers:
-        if is_known or nested[header.split("/")[0]] < _COMMON_NESTED:
+        if is_known or nested[header.split("/")[0]] < _COMMON:
             top = _shorten(header, 1)
             yield _shorten(header, 2) if counts[top] > 1 and top.endswith("/") else top
 

@@ -57,7 +57,7 @@ from tasks.system.network.package_indexes import find_default_index
 from tasks.system.output import print_report, print_warning
 from tasks.wheels.machine_code_io import read_fatbin_images
 
-_DEBIAN_SUITE = "oldstable"  # its packages have the names that most systems know
+_DEBIAN_SUITE = "oldstable"  # most systems have packages of these names
 _TIMEOUT = 60.0  # seconds without data
 _LIBRARY = "torch/lib/libtorch_cuda.so"
 _COPY_BYTES = 4 * 2**20
